@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from pipecd_model.errors import StateError
+from pipecd_piped.admin import AdminPage, serving_admin
+from pipecd_piped.run_command import run
 from pipecd_runtime.ports import pick_port
-from piped.admin import AdminPage, serving_admin
-from piped.cli import run
 
 LIMIT = 10
 HERE = "127.0.0.1"

@@ -6,6 +6,15 @@ import asyncio
 import pytest
 
 from pipecd_model.errors import StateError
+from pipecd_piped.facts import (
+    DeploymentCompleted,
+    DeploymentStarted,
+    Facts,
+    Planned,
+    StageChanged,
+    StatusChanged,
+    WaitsForApproval,
+)
 from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
@@ -15,15 +24,6 @@ from pipecd_test_support.piped_parts import (
     deployment,
 )
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.facts import (
-    DeploymentCompleted,
-    DeploymentStarted,
-    Facts,
-    Planned,
-    StageChanged,
-    StatusChanged,
-    WaitsForApproval,
-)
 
 ONE = deployment("d1")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pipecd_piped.git.state import Reachability, RepositoryState
+from pipecd_piped.health import PipedHealth
+from pipecd_piped.metrics import Numbers, PipedMetrics
+from pipecd_piped.plugins import Phase, Plugin, PluginLimits, PluginState
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.git.state import Reachability, RepositoryState
-from piped.health import PipedHealth
-from piped.metrics import Numbers, PipedMetrics
-from piped.plugins import Phase, Plugin, PluginLimits, PluginState
 
 
 def plugin_of(
@@ -38,6 +38,7 @@ def health_of(**other: Any) -> PipedHealth:
         plugins={"script": plugin_of()},
         repositories=lambda: {"example": RepositoryState.now(Reachability.REACHABLE)},
         connected=lambda: True,
+        trouble=lambda: "",
         fault=lambda: "",
         holds_lease=lambda: True,
     )
@@ -73,7 +74,11 @@ def test_it_is_ready_when_every_part_is() -> None:
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        ({"connected": lambda: False}, "control plane: away, it does not answer"),
+        ({"connected": lambda: False}, "control plane: away, it has not answered yet; reports"),
+        (
+            {"connected": lambda: False, "trouble": lambda: "a:1 cannot be reached: refused"},
+            "control plane: away, a:1 cannot be reached: refused; reports wait",
+        ),
         ({"fault": lambda: "no space left"}, "disk: failing, no space left"),
         (
             {"plugins": {"odd": plugin_of(Phase.FAILED, "exited with code 7")}},

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pipecd_model.errors import NotFoundError
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.push_commands import PushCommandRunner
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
-from piped.controlplane.client import ControlPlane
-from piped.push_commands import PushCommandRunner
 
 LIMIT = 20
 SERVICE = push.DESCRIPTOR.services_by_name["PushService"]

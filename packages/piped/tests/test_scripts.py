@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.errors import NotFoundError, UnavailableError
+from pipecd_piped.scripts.records import ScriptRecords, forget
 from pipecd_wire.model import deployment_pb2 as pb
-from piped.scripts.records import ScriptRecords, forget
 
 LIMIT = 20
 

@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_piped.appconfig import ApplicationFiles, Discovery
+from pipecd_piped.appconfig.scan import is_application_file
+from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
+from pipecd_piped.git import Repository
 from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.common_pb2 import (
@@ -20,10 +24,6 @@ from pipecd_wire.model.common_pb2 import (
     ApplicationInfo,
 )
 from pipecd_wire.rpc import validation
-from piped.appconfig import ApplicationFiles, Discovery
-from piped.appconfig.scan import is_application_file
-from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.git import Repository
 
 LIMIT = 30.0
 

@@ -8,10 +8,10 @@ import pytest
 
 from pipecd_model.config import ApplicationConfig, ConfigFaultsError
 from pipecd_model.errors import PipecdError, SourceError
+from pipecd_piped.appconfig import ApplicationFiles
+from pipecd_piped.git import GitError, Repository
 from pipecd_test_support.git_remote import Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
-from piped.appconfig import ApplicationFiles
-from piped.git import GitError, Repository
 
 FILE = "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {}\n"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from pipecd_model.errors import StateError
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_piped.controlplane.client import ControlPlane, connected
+from pipecd_piped.controlplane.epoch import lease_epoch
+from pipecd_piped.controlplane.lease import Lease, LeaseState
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
-from piped.controlplane.client import ControlPlane, connected
-from piped.controlplane.epoch import lease_epoch
-from piped.controlplane.lease import Lease, LeaseState
 
 LIMIT = 20
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
@@ -53,7 +53,9 @@ class Keeper:
         self.renewed: asyncio.Queue[push.RenewLeaseRequest] = asyncio.Queue()
         self.released: list[push.ReleaseLeaseRequest] = []
         self.epochs: list[str] = []
+        self.asked: asyncio.Queue[push.RenewLeaseRequest] = asyncio.Queue()
         self.refuses = False
+        self.fails = False
 
     async def admit(self, method: Method, metadata: Metadata) -> str:
         self.epochs.append(metadata.get(LEASE_EPOCH_HEADER, ""))
@@ -63,8 +65,11 @@ class Keeper:
     async def renew(
         self, caller: object, request: push.RenewLeaseRequest
     ) -> push.RenewLeaseResponse:
+        self.asked.put_nowait(request)
         if self.refuses:
             raise StateError("another instance holds it")
+        if self.fails:
+            raise ConfigError("not now")
         self.renewed.put_nowait(request)
         return push.RenewLeaseResponse(lease=granted(request.epoch))
 
@@ -308,6 +313,17 @@ async def test_what_runs_is_given_up_only_when_another_one_may_be_at_work_on_it(
         lease.apply(granted(2, held=False), asked=clock.now)
 
 
+async def test_what_runs_is_given_up_without_further_news() -> None:
+    lease = Lease("i")
+    for held in (True, False):
+        said = granted(1 if held else 2, held=held)
+        said.take_over_after.CopyFrom(seconds(0.05))
+        lease.apply(said, asked=lease.now())
+
+    async with asyncio.timeout(LIMIT):
+        await lease.wait_until_lost()
+
+
 async def test_work_goes_on_only_while_it_is_held() -> None:
     lease = Lease("i", clock=Clock())
     begun, ended = asyncio.Semaphore(0), asyncio.Semaphore(0)
@@ -382,22 +398,24 @@ class Looks(Clock):
         return super().__call__()
 
 
-async def test_whoever_waits_for_the_lease_rests_until_it_changes() -> None:
+@pytest.mark.parametrize("age", [100, 1000])
+async def test_whoever_waits_for_the_lease_rests_until_it_changes(age: int) -> None:
     """A wait that wakes up again and again would keep a core busy for as long as it lasts."""
     clock = Looks()
     lease = Lease("i", clock=clock)
-    lease.apply(granted(1), asked=clock.now - 1000)  # held, but not renewed for too long
+    lease.apply(granted(1), asked=clock.now - age)  # held, but not renewed for too long
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
         waiting = [
             tasks.create_task(lease.wait_for_deployment(begun=False)),
             tasks.create_task(lease.wait_for_deployment(begun=True)),
-            tasks.create_task(lease.wait_for_stage(rollback=True)),
+            tasks.create_task(lease.wait_for_stage(rollback=age > 600)),
             tasks.create_task(lease.wait_until_lost()),
         ]
         await turns()
         before = clock.count
         await turns()  # what spins looks again at each of them
         assert clock.count == before
+        assert not any(each.done() for each in waiting)
         for each in waiting:
             each.cancel()
 
@@ -436,6 +454,28 @@ async def test_it_is_renewed_at_a_third_of_its_time_and_given_back() -> None:
     assert set(keeper.epochs) == {"4"}
 
 
+async def test_a_renewal_that_failed_is_tried_again_after_a_third_of_its_time() -> None:
+    """Not at once: a control plane that fails would be asked without a pause."""
+    clock = Clock()
+    lease = Lease("i", clock=clock)
+    keeper = Keeper()
+    keeper.fails = True
+    lease.apply(granted(4), asked=clock.now)
+    clock.now += 20
+    async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(lease.renew_forever(control))
+        await keeper.asked.get()
+        for _ in range(5):  # each takes as long as a renewal, which would have come between them
+            request = push.ReleaseLeaseRequest(instance_id="another", epoch=1)
+            await control.call(control.push.ReleaseLease, request)
+        assert keeper.asked.empty()
+
+        clock.now += 20
+        lease.apply(granted(3), asked=clock.now)  # says nothing new, but the loop looks again
+        await keeper.asked.get()
+        keeping.cancel()
+
+
 async def test_it_is_kept_by_nobody_while_it_is_elsewhere_and_the_loop_rests() -> None:
     clock = Clock()
     lease = Lease("i", clock=clock)
@@ -471,6 +511,28 @@ async def test_a_renewal_that_is_refused_ends_it_and_asks_for_a_new_stream() -> 
     assert not lease.may_start(rollback=True)
     assert refused == [True]
     assert keeper.released == []
+
+
+async def test_a_renewal_that_is_refused_stops_the_work_that_needs_the_lease() -> None:
+    lease = Lease("i", clock=Clock())
+    lease.apply(granted(4), asked=1000.0)
+    keeper = Keeper()
+    keeper.refuses = True
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(lease.run_while_held(work))
+        await began.wait()
+        await lease.renew(control)
+        await stopped.wait()
+        working.cancel()
 
 
 async def test_a_renewal_lets_new_work_start_for_a_whole_time_again() -> None:

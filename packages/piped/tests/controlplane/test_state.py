@@ -4,11 +4,16 @@
 import asyncio
 import gc
 
+from pipecd_piped.controlplane.state import (
+    HANDLED_MEMORY_SECONDS,
+    ControlPlaneState,
+    GitHint,
+    StateChange,
+)
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.controlplane.state import HANDLED_MEMORY_SECONDS, ControlPlaneState, GitHint, StateChange
 
 APP = Application(id="app", name="web")
 SYNC = Command(id="sync", type=Command.SYNC_APPLICATION, created_at=1)

@@ -8,16 +8,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import pytest
 
 from pipecd_model.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from pipecd_piped.controlplane.client import ControlPlane, UnknownRpcError, connected
+from pipecd_piped.controlplane.lease import Lease, LeaseState
+from pipecd_piped.controlplane.state import ControlPlaneState
+from pipecd_piped.controlplane.watch import Watch, WatchPace
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rpc, serving
-from piped.controlplane.client import ControlPlane, UnknownRpcError, connected
-from piped.controlplane.lease import Lease, LeaseState
-from piped.controlplane.state import ControlPlaneState
-from piped.controlplane.watch import Watch, WatchPace
 
 LIMIT = 20
 FAST = WatchPace(commands=0.02, deployments=0.02, applications=0.02, pause=0.01, longest_pause=0.05)

@@ -4,9 +4,8 @@
 import base64
 import os
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,101 +13,20 @@ import pytest
 
 from pipecd_model.config import GitConfig, PipedConfig, RepositoryConfig
 from pipecd_model.config.values import Base64Secret
+from pipecd_piped.git import GitError, RemoteError, Repository, folder_name, repositories
+from pipecd_piped.git.access import Credentials
+from pipecd_test_support.git_http import GitHost
 from pipecd_test_support.git_remote import Remotes
-from piped.git import GitError, RemoteError, Repository, folder_name, repositories
-from piped.git.access import Credentials
 
 
 def encoded(text: str) -> Base64Secret:
     return Base64Secret(base64.b64encode(text.encode()).decode())
 
 
-class GitHost(ThreadingHTTPServer):
-    """Serves the repositories of a folder over HTTP, to the one who knows the password."""
-
-    daemon_threads = True
-
-    def __init__(self, root: Path, credentials: str) -> None:
-        super().__init__(("127.0.0.1", 0), GitHandler)
-        self.root = root
-        self.expected = "Basic " + base64.b64encode(credentials.encode()).decode()
-        self.redirect_to = ""
-        self.seen: list[str | None] = []
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class GitHandler(BaseHTTPRequestHandler):
-    """One request, answered by git's own CGI program."""
-
-    server: GitHost
-
-    def do_GET(self) -> None:
-        host = self.server
-        host.seen.append(self.headers.get("Authorization"))
-        if host.redirect_to:
-            self.send_response(302)
-            self.send_header("Location", host.redirect_to + self.path)
-            self.end_headers()
-            return
-        if self.headers.get("Authorization") != host.expected:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-            self.end_headers()
-            return
-        self._cgi()
-
-    do_POST = do_GET  # noqa: N815 - the base class calls it by this name
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-    def _cgi(self) -> None:
-        path, _, query = self.path.partition("?")
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        done = subprocess.run(
-            ["git", "http-backend"],
-            input=body,
-            env={
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(self.server.root),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command,
-                "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
-            },
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(headers.pop("Status", "200 OK").split()[0]))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Callable[[], GitHost]]:
-    made: list[GitHost] = []
-
-    def make() -> GitHost:
-        server = GitHost(tmp_path, "me:pass:word")
-        made.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-    yield make
-    for server in made:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(GitHost(tmp_path, "me:pass:word").serving())
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 
 import pytest
 
-from piped.git import commit_url
-from piped.git.commit import parse_commit
+from pipecd_piped.git import commit_url
+from pipecd_piped.git.commit import parse_commit
 
 HASH = "a" * 40
 AUTHOR = b"author Ada <ada@example.com> 1700000000 +0100\n"

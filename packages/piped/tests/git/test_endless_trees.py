@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import DamagedMirrorError, GitError, Repository
+from pipecd_piped.git.process import environment, run
 from pipecd_runtime.process import join_option, own, word
 from pipecd_test_support.git_remote import GitRemote, Remotes
-from piped.git import DamagedMirrorError, GitError, Repository
-from piped.git.process import environment, run
 
 LEVELS = 10
 EACH = 10

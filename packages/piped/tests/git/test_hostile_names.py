@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.gitnames import BadGitNameError, BranchName
+from pipecd_piped.controlplane.state import ControlPlaneState
+from pipecd_piped.git import NoBranchError, NoCommitError, Repository
+from pipecd_piped.git.access import RemoteAccess
+from pipecd_piped.git.cleaning import clean_mirror
+from pipecd_piped.git.process import environment
+from pipecd_piped.preview.build import PreviewBuilder
 from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.command_pb2 import Command
-from piped.controlplane.state import ControlPlaneState
-from piped.git import NoBranchError, NoCommitError, Repository
-from piped.git.access import RemoteAccess
-from piped.git.cleaning import clean_mirror
-from piped.git.process import environment
-from piped.preview.build import PreviewBuilder
 
 SCRIPT = "app/run.sh"
 

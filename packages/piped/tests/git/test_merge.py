@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import MergeConflictError, NoCommitError, Repository
 from pipecd_test_support.git_remote import GitRemote, Remotes
-from piped.git import MergeConflictError, NoCommitError, Repository
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import DamagedMirrorError, GitError, Repository
 from pipecd_test_support.git_remote import Remotes
-from piped.git import DamagedMirrorError, GitError, Repository
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import DamagedMirrorError, Repository
+from pipecd_piped.git.objects import LARGEST, Absent, GitObject, Why
 from pipecd_test_support.git_remote import GitRemote, Remotes
-from piped.git import DamagedMirrorError, Repository
-from piped.git.objects import LARGEST, Absent, GitObject, Why
 
 BAD: dict[str, Why] = {
     "huge": "too large",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from pipecd_piped.git import GitError
+from pipecd_piped.git.process import environment, run
 from pipecd_runtime.process import own, word
-from piped.git import GitError
-from piped.git.process import environment, run
 
 LIMIT = 60.0
 

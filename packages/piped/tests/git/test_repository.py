@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
+from pipecd_piped.git import (
+    GitError,
+    NoBranchError,
+    NoCommitError,
+    Reachability,
+    RemoteError,
+    Repository,
+)
+from pipecd_piped.git.objects import GitObject
 from pipecd_test_support.git_remote import GitRemote, Remotes
-from piped.git import GitError, NoBranchError, NoCommitError, Reachability, RemoteError, Repository
-from piped.git.objects import GitObject
 
 
 @pytest.fixture

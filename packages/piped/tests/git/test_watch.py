@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_piped.git import Commit, Reachability, Repository
+from pipecd_piped.git.access import RemoteAccess
+from pipecd_piped.git.watch import BranchWatch
 from pipecd_test_support.git_remote import Remotes
-from piped.git import Reachability, Repository
-from piped.git.access import RemoteAccess
 
 LIMIT = 30.0
 
@@ -331,3 +332,82 @@ def elsewhere(
     access = RemoteAccess(address=f"ssh://host{path}", variables={"GIT_SSH_COMMAND": str(ssh)})
     made: Repository = watched(f"ssh://host{path}", access=access, **options)
     return made
+
+
+class ScriptedRemote:
+    """A remote whose looks the test counts and holds."""
+
+    def __init__(self) -> None:
+        self.head = Commit(hash="a" * 40, subject="", message="", author="", created_at=0)
+        self.started: asyncio.Queue[int] = asyncio.Queue()
+        self.may_end = asyncio.Semaphore(0)
+        self.looks = 0
+        self.watch = BranchWatch(
+            name="repo", local=None, interval_seconds=600, look=self.look, known=self.know
+        )
+
+    async def look(self, _is_hinted: bool) -> None:
+        self.looks += 1
+        self.started.put_nowait(self.looks)
+        await self.may_end.acquire()
+        self.watch.set_head(self.head)
+
+    async def know(self) -> Commit | None:
+        return None
+
+    async def wait_started(self) -> int:
+        async with asyncio.timeout(LIMIT):
+            return await self.started.get()
+
+
+async def test_any_number_of_hints_during_a_look_is_one_more_look() -> None:
+    """A flood of hooks must not become a flood of calls to the git host."""
+    remote = ScriptedRemote()
+    async with asyncio.TaskGroup() as tasks, aclosing(remote.watch.heads()) as heads:
+        first = tasks.create_task(following(heads))
+        assert await remote.wait_started() == 1
+        for _ in range(1000):
+            remote.watch.hint("b" * 40)
+        remote.may_end.release()
+        assert (await first).hash == "a" * 40
+        waiting = tasks.create_task(following(heads))
+        assert await remote.wait_started() == 2
+        remote.may_end.release()
+
+        # Nobody hints any more: only this can wake the watcher within ten minutes.
+        moved = Commit(hash="c" * 40, subject="", message="", author="", created_at=0)
+        remote.head = moved
+        remote.watch.set_head(moved)
+
+        assert (await waiting).hash == "c" * 40
+    assert remote.looks == 2
+
+
+async def test_a_hint_for_the_commit_that_is_the_head_already_is_no_look() -> None:
+    """A replayed hook costs nothing."""
+    remote = ScriptedRemote()
+    remote.may_end.release()
+    async with asyncio.TaskGroup() as tasks, aclosing(remote.watch.heads()) as heads:
+        assert (await following(heads)).hash == "a" * 40
+        waiting = tasks.create_task(following(heads))
+        await asyncio.sleep(0)
+        for _ in range(10):
+            remote.watch.hint("a" * 40)
+            await asyncio.sleep(0)
+        remote.watch.set_head(
+            Commit(hash="c" * 40, subject="", message="", author="", created_at=0)
+        )
+        await waiting
+    assert remote.looks == 1
+
+
+async def test_a_watcher_that_is_cancelled_during_a_look_keeps_no_other_from_looking() -> None:
+    remote = ScriptedRemote()
+    async with asyncio.TaskGroup() as tasks:
+        gone = tasks.create_task(following(remote.watch.heads()))
+        await remote.wait_started()
+        gone.cancel()
+        await asyncio.wait([gone])
+        remote.may_end.release()
+        async with aclosing(remote.watch.heads()) as heads:
+            assert (await following(heads)).hash == "a" * 40

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
+from pipecd_piped.livestate.merge import health, merge, merge_sync
 from pipecd_wire.model.application_live_state_pb2 import (
     ApplicationLiveState,
     ApplicationLiveStateSnapshot,
@@ -20,7 +21,6 @@ from pipecd_wire.model.application_pb2 import (
     ApplicationSyncStatus,
 )
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateResponse
-from piped.livestate.merge import health, merge, merge_sync
 
 HEALTHY, UNHEALTHY, UNCLEAR = (
     ResourceState.HEALTHY,

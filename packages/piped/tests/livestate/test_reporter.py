@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import UnavailableError
+from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
+from pipecd_piped.livestate.merge import LiveStateView
+from pipecd_piped.livestate.reporter import LiveStateReporter
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 from pipecd_wire.model.application_pb2 import (
     DEPLOYING,
@@ -23,9 +26,6 @@ from pipecd_wire.model.deployment_pb2 import (
     DEPLOYMENT_SUCCESS,
     Deployment,
 )
-from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.livestate.merge import LiveStateView
-from piped.livestate.reporter import LiveStateReporter
 
 HEALTHY = ApplicationLiveStateSnapshot.HEALTHY
 
@@ -36,6 +36,7 @@ class World:
     def __init__(self) -> None:
         self.state = ControlPlaneState()
         self.sync = ApplicationSyncState(status=SYNCED)
+        self.health = HEALTHY
         self.offers = True
         self.trouble = False
         self.deployed: ApplicationDeploymentReference | None = ApplicationDeploymentReference(
@@ -50,7 +51,9 @@ class World:
     async def view(self, _application: Application, _deployed: Any) -> LiveStateView | None:
         self.looks += 1
         self.changed.set()
-        return LiveStateView(resources=(), health=HEALTHY, sync=self.sync) if self.offers else None
+        if not self.offers:
+            return None
+        return LiveStateView(resources=(), health=self.health, sync=self.sync)
 
     async def get(self, _application_id: str) -> ApplicationDeploymentReference | None:
         return self.deployed
@@ -149,6 +152,83 @@ async def test_nothing_is_looked_at_while_it_is_deployed(world: World) -> None:
         await world.settle()
         assert world.looks == 1
         assert world.statuses == [SYNCED, DEPLOYING]
+
+        world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
+        await world.until_looks(2)
+
+    assert world.statuses == [SYNCED, DEPLOYING, SYNCED]
+
+
+async def test_an_announced_application_is_looked_at_soon(world: World) -> None:
+    """A plugin that watches its platform need not wait for the next minute."""
+    async with world.running() as states:
+        await world.until_looks(1)
+        world.sync = ApplicationSyncState(status=OUT_OF_SYNC, short_reason="a pod differs")
+        states.take_announced("k8s", ["a1"])
+        await world.until_looks(2)
+
+    assert world.statuses == [SYNCED, OUT_OF_SYNC]
+
+
+async def test_announcements_that_follow_each_other_closely_are_one_look(world: World) -> None:
+    async with world.running() as states:
+        await world.until_looks(1)
+        for _ in range(50):
+            states.take_announced("k8s", ["a1"])
+            await world.settle()
+        await world.until_looks(2)
+
+    assert world.looks == 2
+
+
+async def test_an_application_of_others_or_of_another_plugin_cannot_be_announced(
+    world: World,
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def has_plugin(application: Application, plugin: str) -> bool:
+        asked.append((application.id, plugin))
+        return plugin == "k8s"
+
+    async with world.running(has_plugin=has_plugin) as states:
+        await world.until_looks(1)
+        states.take_announced("other", ["a1", "nobody"])
+        await world.settle()
+        assert (asked, states._announced) == ([("a1", "other")], {})
+        states.take_announced("k8s", ["a1"])
+        await world.until_looks(2)
+
+    assert world.looks == 2
+
+
+async def test_an_announced_change_during_a_deployment_shows_resources_and_no_drift(
+    world: World,
+) -> None:
+    """A canary that crashes while a stage waits is to be seen in the live tree."""
+    async with world.running(deploying_gap_seconds=0.01) as states:
+        await world.until_looks(1)
+        world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+        await world.settle()
+        world.health = ApplicationLiveStateSnapshot.UNHEALTHY
+        world.sync = ApplicationSyncState(status=OUT_OF_SYNC)
+        states.take_announced("k8s", ["a1"])
+        await world.until_looks(2)
+
+    assert [each.health_status for each in world.live] == [HEALTHY, world.health]
+    assert world.statuses == [SYNCED, DEPLOYING]
+
+
+async def test_stages_of_a_deployment_do_not_hasten_what_was_announced_during_it(
+    world: World,
+) -> None:
+    """Hundreds of small deployments at once are not read in the midst of each."""
+    async with world.running(deploying_gap_seconds=3600) as states:
+        await world.until_looks(1)
+        for _ in range(3):
+            world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_RUNNING),)))
+            states.take_announced("k8s", ["a1"])
+            await world.settle()
+        assert world.looks == 1
 
         world.state.merge(StateChange(deployments=(world.deployment(DEPLOYMENT_SUCCESS),)))
         await world.until_looks(2)

@@ -7,11 +7,11 @@ import pytest
 
 from pipecd_model.config import ConfigFaultsError, load_application
 from pipecd_model.errors import ConfigError
+from pipecd_piped.plan.checks import check
+from pipecd_piped.secrets import OpenedSecrets
 from pipecd_test_support.piped_parts import FakePlugin
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
-from piped.plan.checks import check
-from piped.secrets import OpenedSecrets
 
 TEXT = """apiVersion: pipecd.dev/v1beta1
 kind: Application

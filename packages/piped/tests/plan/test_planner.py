@@ -14,6 +14,8 @@ from pipecd_model.errors import (
     PipecdError,
     PluginError,
 )
+from pipecd_piped.git import RemoteError
+from pipecd_piped.plan.planner import DeploymentPlan, Planner
 from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
@@ -27,8 +29,6 @@ from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import PIPELINE, QUICK_SYNC, ApplicationGitPath, ArtifactVersion
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.git import RemoteError
-from piped.plan.planner import DeploymentPlan, Planner
 
 BEFORE = ApplicationDeploymentReference(
     deployment_id="d0",
@@ -311,6 +311,12 @@ async def test_without_a_pipeline_the_named_plugins_sync() -> None:
             PluginError,
             "names the plugin 'kubernetes', which this piped does not run",
             id="plugin not there",
+        ),
+        pytest.param(
+            application_file(["SCRIPT_RUN"], deployTargets={"kubernetse": ["dev"]}),
+            PluginError,
+            "names the plugin 'kubernetse', which this piped does not run",
+            id="targets of a plugin that is not there",
         ),
         pytest.param(
             application_file([], plugins={"scriptrun": {}}),

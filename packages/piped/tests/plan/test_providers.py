@@ -2,8 +2,8 @@
 """A provider of an older application is the deploy target of the same name."""
 
 from pipecd_model.config import DeployTargetConfig, PluginConfig
+from pipecd_piped.plan.providers import add_targets
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.plan.providers import add_targets
 
 PLUGINS = [
     PluginConfig(name="wait"),

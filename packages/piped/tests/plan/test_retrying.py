@@ -8,6 +8,14 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import PluginError
+from pipecd_piped.plan.retrying import (
+    LOSSES,
+    retry_on_plugin_loss,
+    wait_for_stage_lists,
+    wait_ready,
+)
+from pipecd_piped.plugins.errors import PluginLostError, PluginStoppingError
+from pipecd_piped.plugins.state import Phase, PluginState
 from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
@@ -18,9 +26,6 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plan.retrying import LOSSES, retry_on_plugin_loss, wait_for_stage_lists, wait_ready
-from piped.plugins.errors import PluginLostError, PluginStoppingError
-from piped.plugins.state import Phase, PluginState
 
 LIMIT = 20
 LOST = PluginLostError("the plugin 'steps' was lost: killed by SIGKILL")

@@ -10,14 +10,14 @@ from typing import Final
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.plugins import PluginBackend, PluginLimits, ToolsFolder
+from pipecd_piped.report.logs import SpooledStageLogs
+from pipecd_piped.report.metadata import MetadataStores
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, PluginWorld
 from pipecd_test_support.web_server import WebServer
 from pipecd_wire.rpc import connect, serving
-from piped.controlplane.client import ControlPlane
-from piped.plugins import PluginBackend, PluginLimits, ToolsFolder
-from piped.report.logs import SpooledStageLogs
-from piped.report.metadata import MetadataStores
 
 PROGRAM: Final = Path(__file__).parent / "programs" / "odd_plugin.py"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipecd_piped.plugins import PluginError, PluginLimits, PluginLostError
 from pipecd_runtime.orphans import start_of
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.plugin.deploymentapi.api_pb2 import (
@@ -17,7 +18,6 @@ from pipecd_wire.plugin.deploymentapi.api_pb2 import (
 )
 from pipecd_wire.plugin.livestateapi.api_pb2 import GetLivestateRequest
 from pipecd_wire.plugin.planpreviewapi.api_pb2 import GetPlanPreviewRequest
-from piped.plugins import PluginError, PluginLimits, PluginLostError
 
 
 async def test_a_plugin_is_asked_for_versions(world: PluginWorld) -> None:

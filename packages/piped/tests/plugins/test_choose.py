@@ -4,9 +4,9 @@
 import pytest
 
 from pipecd_model.errors import AmbiguousStageError, NoPluginForStageError, PluginError
-from piped.plugins.choose import choose
-from piped.plugins.plugin import Plugin
-from piped.plugins.state import Phase, PluginLimits
+from pipecd_piped.plugins.choose import choose
+from pipecd_piped.plugins.plugin import Plugin
+from pipecd_piped.plugins.state import Phase, PluginLimits
 
 
 def plugin(name: str, *stages: str) -> Plugin:

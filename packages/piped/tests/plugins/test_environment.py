@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from piped.plugins.command import INHERITED
-from piped.plugins.tools import ToolsFolder
-from piped.programs.command import Command
-from piped.programs.errors import ProgramError
-from piped.programs.process import running_process
+from pipecd_piped.plugins.command import INHERITED
+from pipecd_piped.plugins.tools import ToolsFolder
+from pipecd_piped.programs.command import Command
+from pipecd_piped.programs.errors import ProgramError
+from pipecd_piped.programs.process import running_process
 
 LIMIT = 60.0
 

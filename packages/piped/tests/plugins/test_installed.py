@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.plugins import PluginHost, PluginLostError, PluginStoppingError
 from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import STAGE_FAILURE, STAGE_SUCCESS
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
-from piped.plugins import PluginHost, PluginLostError, PluginStoppingError
 
 APPLICATION = b"apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {}\n"
 
@@ -66,6 +66,26 @@ async def test_a_wait_ends_after_its_time_and_its_log_is_there(
     assert response.status == STAGE_SUCCESS
     assert time.monotonic() - began > 0.5
     assert world.control_plane.lines
+
+
+async def test_a_plugin_gets_what_it_has_stored_with_the_call_of_its_stage(
+    installed: Installed, world: PluginWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is now, not as it was when the deployment began; and it need not ask for it."""
+    ran = world.folder / "ran"
+    request = installed.run("SCRIPT_RUN_ROLLBACK", run="true", onRollback=f"echo back > {ran}")
+    request.deployment.metadata_v2.plugins["scriptrun"].keyValues["started-7"] = "before"
+    async with installed.host("scriptrun") as host:
+        plugin = host.plugins["scriptrun"]
+        await plugin.wait_ready(20)
+        with world.backend.metadata.opened(request.deployment) as store:
+            await store.put_plugin("scriptrun", {f"started-{request.stage.index}": "_"})
+            monkeypatch.setattr(store, "get_plugin", None)  # who asks is not answered
+
+            response = await plugin.execute_stage(request)
+
+    assert response.status == STAGE_SUCCESS
+    assert ran.read_text() == "back\n"
 
 
 async def test_an_approval_reaches_its_stage(installed: Installed, world: PluginWorld) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.plugins import Phase, PluginLimits, PluginLostError, PluginStoppingError
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
-from piped.plugins import Phase, PluginLimits, PluginLostError, PluginStoppingError
 
 
 async def test_a_plugin_that_dies_in_a_stage_is_told_at_once_and_restarted(

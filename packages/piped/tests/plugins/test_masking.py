@@ -5,6 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pipecd_piped.plugins import (
+    Phase,
+    Plugin,
+    PluginError,
+    PluginLimits,
+    PluginLostError,
+    PluginState,
+)
+from pipecd_piped.plugins.connection import PluginConnection
+from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
 from pipecd_test_support.plugin_world import stage_input
 from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveState, ResourceState
 from pipecd_wire.model.common_pb2 import (
@@ -18,9 +28,6 @@ from pipecd_wire.plugin.deploymentapi import api_pb2 as deploymentapi
 from pipecd_wire.plugin.livestateapi import api_pb2 as livestateapi
 from pipecd_wire.plugin.planpreviewapi import api_pb2 as planpreviewapi
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.plugins import Phase, Plugin, PluginError, PluginLimits, PluginLostError, PluginState
-from piped.plugins.connection import PluginConnection
-from piped.secrets import KnownSecrets, OpenedSecrets
 
 RUN = stage_input("SUCCEED")
 DEPLOYMENT = RUN.deployment

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.programs.orphans import OrphanReaper, boot_id, pid_namespace
 from pipecd_runtime.orphans import start_of
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
-from piped.programs.orphans import OrphanReaper, boot_id, pid_namespace
 
 LIMIT = 20
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"

@@ -3,18 +3,20 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pipecd_piped.plugins import PluginLimits, PluginLostError
+from pipecd_piped.programs.orphans import OrphanReaper
 from pipecd_runtime.orphans import MARK_VARIABLE, Mark, new_mark, start_of
 from pipecd_test_support.plugin_world import PluginWorld
-from piped.plugins import PluginLimits, PluginLostError
-from piped.programs.orphans import OrphanReaper
 
 LIMIT = 60
 AS_NOBODY = Path(__file__).parent / "programs" / "ending_as_nobody.py"
@@ -43,7 +45,8 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in processes:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(LIMIT)
         assert process.stdout is not None
         process.stdout.close()

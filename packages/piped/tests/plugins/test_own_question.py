@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from piped.plugins.plugin import is_own_question
-from piped.programs.output import Output
+from pipecd_piped.plugins.plugin import is_own_question
+from pipecd_piped.programs.output import Output
 
 
 async def test_what_a_plugin_tells_of_pipeds_own_questions_is_not_repeated(

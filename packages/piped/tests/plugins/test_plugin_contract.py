@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.plugins import Plugin
 from pipecd_test_support.contracts import PIPELINE, QUICK_SYNC, ROLLBACK, PluginContract
 from pipecd_test_support.piped_parts import FakePlugin
 from pipecd_test_support.plugin_world import PluginWorld
 from pipecd_wire.model.common_pb2 import SyncStrategy
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plugins import Plugin
 
 DUMMY = Path(sys.executable).parent / "pipecd-plugin-dummy"
 

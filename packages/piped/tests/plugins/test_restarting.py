@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from pipecd_model.errors import NotFoundError
+from pipecd_piped.plugins import Phase, Plugin, PluginLimits, PluginStoppingError
+from pipecd_piped.plugins.state import PluginState
 from pipecd_runtime.orphans import start_of
 from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
-from piped.plugins import Phase, Plugin, PluginLimits, PluginStoppingError
-from piped.plugins.state import PluginState
 
 
 async def test_a_plugin_that_works_is_told_to_stop_and_started_again(world: PluginWorld) -> None:

@@ -4,13 +4,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_piped.plugins.management import (
+    ManagementApi,
+    PluginSession,
+    authenticator_of,
+    endpoints_of,
+)
+from pipecd_piped.plugins.running import RunningStages
+from pipecd_piped.programs.port import private_port
+from pipecd_piped.report.metadata import PLUGIN
+from pipecd_piped.secrets import OpenedSecrets
 from pipecd_test_support.plugin_world import PluginWorld
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -20,11 +30,6 @@ from pipecd_wire.pipecd.plugin.plugin_pb2_grpc import PluginManagementServiceStu
 from pipecd_wire.pluginservice import service_pb2 as pb
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import CallError, call, connect, stream
-from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
-from piped.plugins.running import RunningStages
-from piped.programs.port import private_port
-from piped.report.metadata import PLUGIN
-from piped.secrets import OpenedSecrets
 
 if TYPE_CHECKING:
     from grpc.aio import UnaryUnaryMultiCallable
@@ -56,13 +61,19 @@ class Private:
     running: RunningStages
     service: "PluginServiceAsyncStub"
     management: "PluginManagementServiceAsyncStub"
+    announced: list[tuple[str, list[str]]]
 
 
 @pytest.fixture
 async def private(world: PluginWorld) -> AsyncIterator[Private]:
     session, running = PluginSession(token="right", port=7001), RunningStages()  # noqa: S106
+    announced: list[tuple[str, list[str]]] = []
+    backend = replace(
+        world.backend,
+        announce_live_states=lambda plugin, ids: announced.append((plugin, list(ids))),
+    )
     management = ManagementApi(
-        session, ping_interval_seconds=2.5, running=running, backend=world.backend
+        session, ping_interval_seconds=2.5, running=running, backend=backend, plugin="odd"
     )
     async with AsyncExitStack() as opened:
         opened.enter_context(world.backend.metadata.opened(world.run_input("WAIT").deployment))
@@ -78,6 +89,7 @@ async def private(world: PluginWorld) -> AsyncIterator[Private]:
             running=running,
             service=PluginServiceStub(channel),
             management=PluginManagementServiceStub(channel),
+            announced=announced,
         )
 
 
@@ -271,6 +283,32 @@ async def test_commands_of_a_stage_are_listed_until_it_ends(
     ]
 
     assert [[command.id for command in answer.commands] for answer in lists] == [["c1"], ["c1"]]
+
+
+async def test_changed_applications_are_announced_under_the_name_of_the_plugin(
+    private: Private,
+) -> None:
+    request = plugin_pb2.AnnounceLiveStatesRequest(application_ids=["a1", "a2"])
+    await call(private.management.AnnounceLiveStates, request, metadata=TOKEN)
+
+    assert private.announced == [("odd", ["a1", "a2"])]
+
+
+@pytest.mark.parametrize("ids", [[], [""], [f"a{number}" for number in range(1_001)]])
+async def test_an_announcement_names_between_one_and_a_thousand_applications(
+    private: Private, ids: list[str]
+) -> None:
+    request = plugin_pb2.AnnounceLiveStatesRequest(application_ids=ids)
+    error = await refusal(private.management.AnnounceLiveStates, request, TOKEN)
+
+    assert (error.status, private.announced) == ("INVALID_ARGUMENT", [])
+
+
+async def test_nobody_but_the_plugin_announces(private: Private) -> None:
+    request = plugin_pb2.AnnounceLiveStatesRequest(application_ids=["a1"])
+    error = await refusal(private.management.AnnounceLiveStates, request)
+
+    assert (error.status, private.announced) == ("UNAUTHENTICATED", [])
 
 
 async def test_a_command_is_pushed_to_its_stage(private: Private, world: PluginWorld) -> None:

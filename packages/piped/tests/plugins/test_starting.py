@@ -12,9 +12,9 @@ import pytest
 
 from pipecd_model.config import PluginConfig
 from pipecd_model.config.piped import DeployTargetConfig
+from pipecd_piped.plugins import Phase, PluginError, PluginLimits
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_wire.model.deployment_pb2 import STAGE_SUCCESS
-from piped.plugins import Phase, PluginError, PluginLimits
 
 
 async def test_a_file_is_started_with_upstreams_command_line(world: PluginWorld) -> None:

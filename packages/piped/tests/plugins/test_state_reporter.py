@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.facts import Facts, PluginFailed
+from pipecd_piped.plugins import Phase, Plugin, PluginLimits, PluginState, PluginStateReporter
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, admit_all, connect, rpc, serving
-from piped.controlplane.client import ControlPlane
-from piped.facts import Facts, PluginFailed
-from piped.plugins import Phase, Plugin, PluginLimits, PluginState, PluginStateReporter
 
 LIMIT_SECONDS = 60
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.plugins import Phase, PluginLimits, PluginStoppingError
 from pipecd_test_support.plugin_world import PluginWorld, outcome_of, wait_for
-from piped.plugins import Phase, PluginLimits, PluginStoppingError
 
 HOSTING = Path(__file__).parent / "programs" / "hosting.py"
 

@@ -12,6 +12,15 @@ from typing import TypedDict
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.plugins import Phase, Plugin, PluginLimits, PluginLostError
+from pipecd_piped.plugins.management import (
+    ManagementApi,
+    PluginSession,
+    authenticator_of,
+    endpoints_of,
+)
+from pipecd_piped.plugins.running import RunningStages
+from pipecd_piped.programs.port import private_port
 from pipecd_runtime.peer import has_ipv6
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
@@ -34,10 +43,6 @@ from pipecd_wire.plugin.planpreviewapi import api_pb2 as preview_pb2
 from pipecd_wire.pluginservice import service_pb2
 from pipecd_wire.pluginservice.service_pb2_grpc import PluginServiceStub
 from pipecd_wire.rpc import call, connect
-from piped.plugins import Phase, Plugin, PluginLimits, PluginLostError
-from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
-from piped.plugins.running import RunningStages
-from piped.programs.port import private_port
 
 AS_ROOT = pytest.mark.skipif(ME != 0, reason=NEEDS_ROOT)
 KEY = "pipecd-plugin-token"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.errors import ConfigError, StateError
-from piped.plugins.tools import ToolsFolder, render
+from pipecd_piped.plugins.tools import ToolsFolder, render
 
 
 async def test_a_script_installs_a_tool_with_all_it_is_told(tmp_path: Path) -> None:

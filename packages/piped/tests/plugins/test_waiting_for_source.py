@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.plugins import Phase, PluginLimits
+from pipecd_piped.programs.download import DownloadLimits
 from pipecd_test_support.plugin_world import PluginWorld, wait_for
 from pipecd_test_support.web_server import Answer, WebServer
-from piped.plugins import Phase, PluginLimits
-from piped.programs.download import DownloadLimits
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import SourceError
+from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
+from pipecd_piped.preview.handler import AT_ONCE, MOST_OUTPUT, PlanPreviewHandler
+from pipecd_piped.report.commands import CommandInbox
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
 from pipecd_wire.model.common_pb2 import PIPELINE
 from pipecd_wire.model.planpreview_pb2 import (
     ApplicationPlanPreviewResult,
     PluginPlanPreviewResult,
 )
-from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.preview.handler import MOST_OUTPUT, PlanPreviewHandler
-from piped.report.commands import CommandInbox
 
 
 class World:
@@ -27,9 +27,11 @@ class World:
         self.answer: Any = []
         self.reports: asyncio.Queue[Any] = asyncio.Queue()
         self.built = 0
+        self.started = asyncio.Event()
 
     async def build(self, _wanted: Any, /) -> list[ApplicationPlanPreviewResult]:
         self.built += 1
+        self.started.set()
         if isinstance(self.answer, BaseException):
             raise self.answer
         if self.answer is None:
@@ -40,9 +42,24 @@ class World:
         assert (key, rpc) == (message.command_id, "ReportCommandHandled")
         self.reports.put_nowait(message)
 
-    def ask(self, command_id: str = "c1", seconds: int = 60) -> None:
-        wanted = Command.BuildPlanPreview(repository_id="r", timeout=seconds)
-        command = Command(id=command_id, type=Command.BUILD_PLAN_PREVIEW, build_plan_preview=wanted)
+    def ask(
+        self,
+        command_id: str = "c1",
+        seconds: int = 60,
+        *,
+        branch: str = "feature",
+        commit: str = "h1",
+        at: int = 1,
+    ) -> None:
+        wanted = Command.BuildPlanPreview(
+            repository_id="r", timeout=seconds, head_branch=branch, head_commit=commit
+        )
+        command = Command(
+            id=command_id,
+            type=Command.BUILD_PLAN_PREVIEW,
+            build_plan_preview=wanted,
+            created_at=at,
+        )
         self.state.merge(StateChange(commands=(command,)))
 
     async def report(self) -> tuple[int, dict[str, Any]]:
@@ -164,3 +181,48 @@ async def test_a_preview_that_cannot_be_cut_says_so(world: World) -> None:
 
     assert status == COMMAND_FAILED
     assert answer["error"] == "the preview is too large to be told"
+
+
+async def test_a_newer_push_ends_the_preview_of_the_older_commit(world: World) -> None:
+    world.answer = None
+    world.ask("old", commit="h1")
+    await world.started.wait()
+    world.answer = []
+
+    world.ask("new", commit="h2345678", at=2)
+
+    (status, output), (newer, _) = await world.report(), await world.report()
+    assert status == COMMAND_FAILED
+    assert output["command_id"] == "old"
+    assert output["error"] == (
+        "ended, because the newer commit h234567 was pushed to feature: see the preview of that one"
+    )
+    assert newer == COMMAND_SUCCEEDED
+
+
+async def test_a_preview_that_waits_for_its_turn_is_ended_too(world: World) -> None:
+    world.answer = None
+    for number in range(AT_ONCE):
+        world.ask(f"busy{number}", branch=f"b{number}")
+    world.ask("old", commit="h1")
+    world.ask("new", commit="h2", at=2)
+
+    _, output = await world.report()
+
+    assert output["command_id"] == "old"
+
+
+@pytest.mark.parametrize("other", [{"branch": "another", "commit": "h2"}, {"commit": "h1"}])
+async def test_another_branch_and_the_same_commit_end_nothing(
+    world: World, other: dict[str, str]
+) -> None:
+    world.answer = None
+    world.ask("first")
+    await world.started.wait()
+    world.answer = []
+    world.ask("second", at=2, **other)  # type: ignore[arg-type]
+
+    _, output = await world.report()
+
+    assert output["command_id"] == "second"
+    assert "error" not in output

@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from piped.plugins.running import RunningStages
-from piped.programs.cancel_group import CancelGroup, GroupEndedError
+from pipecd_piped.plugins.running import RunningStages
+from pipecd_piped.programs.cancel_group import CancelGroup, GroupEndedError
 
 
 async def wait_in(group: CancelGroup, done: list[str]) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from piped.programs.errors import ProgramError
-from piped.programs.fetch import fetch
-from piped.programs.source import ProgramSource
+from pipecd_piped.programs.errors import ProgramError
+from pipecd_piped.programs.fetch import fetch
+from pipecd_piped.programs.source import ProgramSource
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"
 
@@ -65,6 +65,56 @@ async def test_a_source_that_cannot_be_fetched_is_said(tmp_path: Path, url: str)
 async def test_a_package_name_cannot_be_a_path(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="there is no executable"):
         await fetch(ProgramSource(name="p", url="package://../../bin/sh"), tmp_path)
+
+
+def install(site: Path, distribution: str, *, plugin: str, command: str) -> None:
+    """Puts the metadata of an installed distribution with one plugin into a folder."""
+    about = site / f"{distribution}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        f"[console_scripts]\n{command} = theirs.plugin:main\n"
+        f"[pipecd.plugins]\n{plugin} = theirs.plugin:main\n"
+    )
+
+
+async def test_an_installed_plugin_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of distributions and commands are their authors' to choose."""
+    install(tmp_path / "site", "acme_tools", plugin="ship", command="acme-ship")
+    command = tmp_path / "bin" / "acme-ship"
+    command.parent.mkdir()
+    command.write_bytes(PROGRAM)
+    command.chmod(0o755)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PATH", str(command.parent))
+
+    got = await fetch(ProgramSource(name="ship", url=""), tmp_path / "plugins")
+
+    assert (got.path, got.url, got.is_package) == (command, "package://ship", True)
+
+
+async def test_two_installed_plugins_of_one_name_are_both_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them runs must not depend on the order of folders."""
+    install(tmp_path / "site", "acme_tools", plugin="ship", command="acme-ship")
+    install(tmp_path / "site", "other_tools", plugin="ship", command="other-ship")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    with pytest.raises(ProgramError, match="acme_tools, other_tools") as raised:
+        await fetch(ProgramSource(name="ship", url=""), tmp_path / "plugins")
+
+    assert "uninstall" in raised.value.hint
+
+
+async def test_a_plugin_that_is_not_installed_is_told_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="no executable 'pipecd-plugin-wiat'") as raised:
+        await fetch(ProgramSource(name="w", url="package://wiat"), tmp_path / "plugins")
+
+    installed = "dummy, files, kubernetes, kubernetes_multicluster, scriptrun, wait, waitapproval"
+    assert f"installed here: {installed}" in raised.value.hint
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import asyncio
 
 import pytest
 
+from pipecd_piped.programs.output import Output
+from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
-from piped.programs.output import Output
-from piped.secrets import KnownSecrets, OpenedSecrets
 
 PLACE = ApplicationGitPath(repo=ApplicationGitRepository(id="repo"), path="web")
 

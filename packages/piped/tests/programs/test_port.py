@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
+from pipecd_piped.programs.port import accepts, private_port
 from pipecd_runtime.ports import is_free
 from pipecd_wire.rpc import Endpoints, admit_all, require_own_user
-from piped.programs.port import accepts, private_port
 
 
 async def test_the_private_port_is_on_the_loopback_only() -> None:

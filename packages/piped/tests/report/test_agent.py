@@ -9,10 +9,10 @@ import pytest
 
 from pipecd_model.config import load_piped
 from pipecd_model.errors import UnauthenticatedError
+from pipecd_piped.controlplane.client import ControlPlane, connected
+from pipecd_piped.report.agent import PipedMeta, Stats
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
-from piped.controlplane.client import ControlPlane, connected
-from piped.report.agent import Stats, introduce
 
 LIMIT = 20
 PIPED_SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
@@ -88,7 +88,7 @@ async def test_piped_introduces_itself_without_its_secrets() -> None:
     config = load_piped(CONFIG, file="piped.yaml").config
     listener = Listener()
     async with control_plane(listener) as control:
-        await introduce(control, config, version="1.2.3")
+        await PipedMeta(control, config, version="1.2.3").introduce()
 
     [meta] = listener.meta
     assert meta.version == "1.2.3"
@@ -107,7 +107,7 @@ async def test_a_refusal_says_what_to_check() -> None:
     config = load_piped(CONFIG, file="piped.yaml").config
     async with control_plane(Listener(), key="wrong") as control:
         with pytest.raises(UnauthenticatedError, match="refuses this piped: unknown key") as error:
-            await introduce(control, config, version="1")
+            await PipedMeta(control, config, version="1").introduce()
 
     assert error.value.hint == "check projectID, pipedID and the piped key"
 

@@ -3,11 +3,11 @@
 
 from google.protobuf.message import Message
 
+from pipecd_piped.controlplane.state import ControlPlaneState
+from pipecd_piped.report.commands import CommandInbox, CommandOutcome, lane_of
+from pipecd_piped.report.outbox import Outbox
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED, Command
 from pipecd_wire.pipedservice.service_pb2 import ReportCommandHandledRequest
-from piped.controlplane.state import ControlPlaneState
-from piped.report.commands import CommandInbox, CommandOutcome, lane_of
-from piped.report.outbox import Outbox
 
 
 def approve(id: str, stage_id: str) -> Command:

@@ -12,11 +12,11 @@ import pytest
 from google.protobuf.message import Message
 
 from pipecd_model.errors import UnavailableError
+from pipecd_piped.report.journal import Journal
+from pipecd_piped.report.logs import SpooledStageLogs, StageKey
+from pipecd_piped.report.outbox import Outbox
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
-from piped.report.journal import Journal
-from piped.report.logs import SpooledStageLogs, StageKey
-from piped.report.outbox import Outbox
 
 LIMIT = 30
 STAGE = StageKey("d1", "s1")

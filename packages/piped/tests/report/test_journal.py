@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_piped.report.journal import Journal
+from pipecd_piped.report.outbox import Outbox
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
-from piped.report.journal import Journal
-from piped.report.outbox import Outbox
 
 LIMIT = 20
 
@@ -214,7 +214,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest as R
-from piped.report.journal import Journal
+from pipecd_piped.report.journal import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.open()
 for n in range(100):

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import UnavailableError
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.report.joined import JoinedReports
+from pipecd_piped.report.lines import LARGEST_REQUEST, LONGEST_BLOCK
+from pipecd_piped.report.logs import SpooledStageLogs
+from pipecd_piped.report.spool import StageKey
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.controlplane.client import ControlPlane
-from piped.report.lines import LARGEST_REQUEST, LONGEST_BLOCK
-from piped.report.logs import SpooledStageLogs
-from piped.report.spool import StageKey
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
 STAGE = StageKey("d1", "s1")
@@ -141,32 +143,60 @@ async def test_lines_are_passed_on_in_order(
         for number in range(50):
             await logs.report(STAGE, blocks(str(number), start=number))
         await logs.checkpoint(STAGE, [], completed=True)
+        await logs.wait_delivered(STAGE)
 
         assert keeper.lines() == [str(number) for number in range(50)]
     assert keeper.requests[-1].completed
 
 
-async def test_the_end_of_a_log_has_arrived_when_the_call_returns(
+def stage_report(
+    status: deployment_pb2.StageStatus.ValueType,
+) -> pb.ReportStageStatusChangedRequest:
+    return pb.ReportStageStatusChangedRequest(
+        deployment_id=STAGE.deployment_id, stage_id=STAGE.stage_id, status=status
+    )
+
+
+async def test_the_end_of_a_stage_is_delivered_after_its_last_line(
     keeper: LogKeeper, control: ControlPlane, address: str, folder: Path
 ) -> None:
     """A stage that is shown as finished has its last line."""
     async with keeper.served(address), SpooledStageLogs(control, folder).open() as logs:
+        keeper.held.clear()
+        reports = JoinedReports(control.deliver_named, logs)
         await logs.report(STAGE, blocks("first"))
         await logs.checkpoint(STAGE, blocks("last", start=1), completed=True)
+        await reports.wait_ready(stage_report(deployment_pb2.STAGE_RUNNING))
+        assert keeper.lines() == [], "a beginning waits for no line"
+        end = asyncio.create_task(
+            reports.wait_ready(stage_report(deployment_pb2.STAGE_SUCCESS)), name="end of the stage"
+        )
+        await asyncio.sleep(0)
+        assert not end.done(), "an end waits for all"
+        keeper.held.set()
+        await end
 
         assert keeper.lines() == ["first", "last"]
-        assert logs.bytes_waiting == 0
 
 
-async def test_the_end_of_a_log_is_not_waited_for_while_the_control_plane_is_away(
+async def test_the_end_of_a_stage_does_not_wait_while_the_control_plane_is_away(
     control: ControlPlane, folder: Path
 ) -> None:
     """It shows nobody that the stage has ended, either. A deployment goes on without it."""
     async with SpooledStageLogs(control, folder, flush=3600).open(drain=0) as logs:
         async with asyncio.timeout(30):
             await logs.checkpoint(STAGE, blocks("last"), completed=True)
+            await logs.wait_delivered(STAGE)
 
         assert logs.bytes_waiting > 0
+
+
+async def test_nobody_waits_for_logs_that_are_closed(control: ControlPlane, folder: Path) -> None:
+    """The outbox drains after them."""
+    async with SpooledStageLogs(control, folder, flush=3600).open(drain=0) as logs:
+        await logs.checkpoint(STAGE, blocks("last"), completed=True)
+    async with asyncio.timeout(30):
+        await logs.wait_delivered(STAGE)
 
 
 async def test_an_empty_end_is_passed_on(
@@ -220,6 +250,7 @@ async def test_lines_for_a_closed_log_are_dropped(
 
     async with keeper.served(address), SpooledStageLogs(control, folder).open(drain=10) as logs:
         await logs.checkpoint(STAGE, blocks("late"), completed=True)
+        await logs.wait_delivered(STAGE)
 
         assert logs.bytes_waiting == 0
     assert keeper.lines() == []
@@ -237,6 +268,7 @@ async def test_a_stage_does_not_wait_for_the_log_of_another(
         keeper.refusals = []
 
         await logs.checkpoint(STAGE, blocks("quick"), completed=True)
+        await logs.wait_delivered(STAGE)
 
         assert keeper.lines() == ["quick"]
     assert keeper.lines("slow") == ["slow"]
@@ -468,10 +500,11 @@ async def test_a_file_that_was_cut_gives_the_lines_before_the_cut(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
+from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.logblock_pb2 import LogBlock
 from pipecd_wire.rpc import connect
-from piped.controlplane.client import ControlPlane
-from piped.report.logs import StageKey, SpooledStageLogs
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.report.logs import StageKey, SpooledStageLogs
 
 async def main():
     async with connect(sys.argv[1]) as channel:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from pipecd_model.errors import UnavailableError
 from pipecd_model.secrets import Masker
+from pipecd_piped.report.logs import StageKey
+from pipecd_piped.report.masked import MaskedLogs, mask_blocks
+from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 from pipecd_wire.model.logblock_pb2 import LogBlock
-from piped.report.logs import StageKey
-from piped.report.masked import MaskedLogs, mask_blocks
-from piped.secrets import KnownSecrets, OpenedSecrets
 
 KEY = StageKey("d1", "s1")
 SECRET = "correct horse battery"  # noqa: S105

@@ -10,11 +10,11 @@ import pytest
 from google.protobuf.message import Message
 
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.report.metadata import MetadataStores
 from pipecd_wire.model.deployment_pb2 import Deployment, DeploymentMetadata, PipelineStage
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
-from piped.controlplane.client import ControlPlane
-from piped.report.metadata import MetadataStores
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
 

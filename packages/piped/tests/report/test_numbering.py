@@ -4,9 +4,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipecd_piped.report.numbering import MOST_LINES, LineNumbers, RenumberedLogs
+from pipecd_piped.report.spool import StageKey
 from pipecd_wire.model.logblock_pb2 import LogBlock
-from piped.report.numbering import MOST_LINES, LineNumbers, RenumberedLogs
-from piped.report.spool import StageKey
 
 STAGE = StageKey("d1", "s1")
 

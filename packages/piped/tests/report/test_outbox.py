@@ -10,10 +10,10 @@ import pytest
 from google.protobuf.message import Message
 
 from pipecd_model.errors import StateError, UnauthenticatedError
+from pipecd_piped.controlplane.epoch import current_lease_epoch, lease_epoch
+from pipecd_piped.report.journal import Journal
+from pipecd_piped.report.outbox import Outbox
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
-from piped.controlplane.epoch import current_lease_epoch, lease_epoch
-from piped.report.journal import Journal
-from piped.report.outbox import Outbox
 
 LIMIT = 20
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from piped.report.spool import ChunkKind, Spool, StageKey, find_spools
+from pipecd_piped.report.spool import ChunkKind, Spool, StageKey, find_spools
 
 KEY = StageKey("d1", "s/1", 2)
 SMALL = 200

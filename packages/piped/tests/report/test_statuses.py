@@ -6,6 +6,13 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.controlplane.state import ControlPlaneState
+from pipecd_piped.facts import DeploymentCompleted, DeploymentStarted, Facts, Planned, StageChanged
+from pipecd_piped.report.commands import CommandInbox, CommandOutcome
+from pipecd_piped.report.ordered import OrderedClient
+from pipecd_piped.report.outbox import Outbox
+from pipecd_piped.report.statuses import StatusReporter
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, Command
 from pipecd_wire.pipedservice.service_pb2 import (
@@ -13,13 +20,6 @@ from pipecd_wire.pipedservice.service_pb2 import (
     SaveStageMetadataResponse,
 )
 from pipecd_wire.rpc import connect
-from piped.controlplane.client import ControlPlane
-from piped.controlplane.state import ControlPlaneState
-from piped.facts import DeploymentCompleted, DeploymentStarted, Facts, Planned, StageChanged
-from piped.report.commands import CommandInbox, CommandOutcome
-from piped.report.ordered import OrderedClient
-from piped.report.outbox import Outbox
-from piped.report.statuses import StatusReporter
 
 LIMIT = 20
 

@@ -6,6 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pipecd_piped.facts import DeploymentCompleted
+from pipecd_piped.report.journal import Journal
+from pipecd_runtime.logs import fields_of
 from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
@@ -17,8 +22,6 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice.service_pb2 import ReportStageStatusChangedRequest
-from piped.facts import DeploymentCompleted
-from piped.report.journal import Journal
 
 
 def world_of(**options: Any) -> World:
@@ -48,6 +51,29 @@ async def test_an_application_has_one_deployment_at_a_time_the_oldest_commit_fir
         await world.memory.until_completed("newer")
 
     assert [run.deployment.id for run in world.runs] == ["d1", "older", "newer"]
+
+
+async def test_what_a_queued_deployment_waits_for_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="pipecd_piped.schedule.controller")
+    world = world_of()
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP"] = held
+
+    async with world.running():
+        world.controller.on_created(created("d1"))
+        await held.began.wait()
+        world.controller.on_created(created("d2"))
+        world.controller.on_created(created("other", application_id="api"))
+        held.let_go.set()
+        await world.memory.until_completed("d2")
+        await world.memory.until_completed("other")
+
+    queued = [fields_of(line) for line in caplog.records if line.msg == "deployment.queued"]
+    assert [(each["deployment"], each["behind"], each["ahead"]) for each in queued] == [
+        ("d2", "d1", 1)
+    ]
 
 
 async def test_applications_do_not_wait_for_each_other() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
+from pipecd_piped.plugins.errors import PluginLostError
 from pipecd_test_support.piped_parts import (
     LIMIT,
     FakePlugin,
@@ -28,7 +29,6 @@ from pipecd_test_support.piped_parts import (
 )
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.plugins.errors import PluginLostError
 
 KINDS = ("PLATFORM", "SCRIPT_RUN")
 

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import SourceError
+from pipecd_piped.facts import StageChanged
+from pipecd_piped.plugins.errors import PluginLostError, PluginStoppingError
+from pipecd_piped.plugins.state import Phase, PluginState
 from pipecd_test_support.piped_parts import (
     LIMIT,
     FakePlugin,
@@ -29,8 +32,6 @@ from pipecd_test_support.piped_parts import (
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import PIPELINE
 from pipecd_wire.pipecd.push import push_pb2 as push
-from piped.plugins.errors import PluginLostError, PluginStoppingError
-from piped.plugins.state import Phase, PluginState
 
 
 class Case:
@@ -76,6 +77,20 @@ async def test_a_cancel_from_before_the_restart_ends_the_script_before_its_rollb
     assert ended.status_reason == "cancelled by alice during FIRST; rolled back"
     [told] = [each for each in case.plugin.executed if each.stage.id == "s1"]
     assert not told.target_deployment_source.application_directory, "no files for that"
+
+
+async def test_the_end_of_a_stage_is_told_when_nothing_of_it_lives() -> None:
+    """Who reads that a stage has ended may begin what its script must not meet."""
+    case = Case()
+
+    def note(fact: StageChanged) -> None:
+        case.record.append(f"told {fact.stage.id} {pb.StageStatus.Name(fact.stage.status)}")
+
+    case.world.facts.subscribe(StageChanged, note)
+
+    await case.run()
+
+    assert case.record[:3] == ["FIRST 0", "ended s1", "told s1 STAGE_SUCCESS"]
 
 
 async def test_time_that_was_over_before_the_restart_ends_the_script_before_its_rollback() -> None:

@@ -3,11 +3,13 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
 import pytest
 
-from piped.schedule.stop import (
+from pipecd_piped.schedule.stop import (
     Cancelled,
+    HandedOver,
     StopReason,
     StopRequestedError,
     StopScope,
@@ -15,7 +17,7 @@ from piped.schedule.stop import (
     TimedOut,
 )
 
-CANCEL = Cancelled(by="alice")
+CANCEL = Cancelled(by="alice", force_rollback=False, force_no_rollback=False)
 REASONS: list[StopReason] = [CANCEL, Terminated(), TimedOut(sentence="too slow")]
 
 
@@ -44,6 +46,23 @@ async def _caught(block: Awaitable[object]) -> StopReason | None:
     except StopRequestedError as stopped:
         return stopped.reason
     return None
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        (CANCEL, "cancelled by alice"),
+        (replace(CANCEL, by=""), "cancelled"),
+        (TimedOut(sentence="too slow"), "too slow"),
+        (Terminated(), "piped is stopping"),
+        (HandedOver(), "another instance of this piped goes on"),
+    ],
+)
+def test_the_reason_is_a_sentence_for_logs_and_status_lines(
+    reason: StopReason, sentence: str
+) -> None:
+    assert str(reason) == sentence
+    assert str(StopRequestedError(reason)) == sentence
 
 
 async def test_a_stop_from_before_the_start_keeps_the_block_from_running() -> None:
@@ -93,6 +112,28 @@ async def test_a_cancellation_from_outside_wins_over_a_stop_at_the_same_moment()
 
     with pytest.raises(asyncio.CancelledError):
         await block
+
+
+async def test_a_block_in_the_cleanup_of_a_cancelled_task_can_be_stopped_too() -> None:
+    """The cancellation that the task is cleaning up after is not one that came meanwhile."""
+    scope, began, entered = StopScope(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> StopReason | None:
+        try:
+            began.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return await _caught(stopped_block(scope, entered))
+        return None
+
+    working = asyncio.ensure_future(work())
+    await began.wait()
+    working.cancel()
+    await entered.wait()
+
+    scope.stop(CANCEL)
+
+    assert await working == CANCEL
 
 
 async def test_a_block_that_ended_in_time_is_not_stopped() -> None:

@@ -10,7 +10,7 @@ from pipecd_model.config import load_piped
 from pipecd_model.config.piped import SecretManagementConfig
 from pipecd_model.errors import ConfigError
 from pipecd_model.secrets import KeyPair, Sealer
-from piped.secrets import read_keys
+from pipecd_piped.secrets import read_keys
 
 OLD, NEW = KeyPair.new(1024), KeyPair.new(1024)
 

@@ -4,10 +4,10 @@
 import pytest
 
 from pipecd_model.errors import ConfigError, PipecdError, StateError
+from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
+from pipecd_piped.secrets.known import COMMITS, KEPT
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
-from piped.secrets import KnownSecrets, OpenedSecrets
-from piped.secrets.known import COMMITS, KEPT
 
 
 def place(path: str = "web") -> ApplicationGitPath:

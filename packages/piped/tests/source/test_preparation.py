@@ -14,12 +14,12 @@ import pytest
 
 from pipecd_model.errors import ConfigError, SourceError
 from pipecd_model.secrets import KeyPair, Opener, Sealer
+from pipecd_piped.git import Repository
+from pipecd_piped.secrets import KnownSecrets, SecretKeys
+from pipecd_piped.source import Preparation, SourceProvider
 from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
-from piped.git import Repository
-from piped.secrets import KnownSecrets, SecretKeys
-from piped.source import Preparation, SourceProvider
 
 KEY, OTHER = KeyPair.new(1024), KeyPair.new(1024)
 SECRET = "the-planted-secret"  # noqa: S105

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pipecd_model.errors import SourceError
+from pipecd_piped.git import NoCommitError, Repository
+from pipecd_piped.source import SourceProvider, source_of, worktree_pool
 from pipecd_test_support.git_remote import GitRemote, Remotes
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
-from piped.git import NoCommitError, Repository
-from piped.source import SourceProvider, source_of
 
 CONFIG = (
     b"apiVersion: pipecd.dev/v1beta1\r\nkind: Application\nspec: {name: web}\n# \xc3\xb6 \xff\n"
@@ -108,7 +108,10 @@ async def test_a_tree_that_is_being_cleaned_is_waited_for(bench: Bench) -> None:
     assert len(bench.trees) == 1
 
 
-async def test_only_some_trees_are_kept_while_nobody_uses_them(bench: Bench) -> None:
+async def test_only_some_trees_are_kept_while_nobody_uses_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree_pool, "EXCESS_SECONDS", 0.0)
     async with AsyncExitStack() as used:
         for _ in range(5):
             await used.enter_async_context(bench.sources.worktree("repo", bench.commit))

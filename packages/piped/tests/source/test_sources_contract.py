@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import Repository
+from pipecd_piped.source import SourceProvider
 from pipecd_test_support.contracts import SourcesCase, SourcesContract
 from pipecd_test_support.git_remote import GitRemote
 from pipecd_test_support.piped_parts import FakeSources, git_path
-from piped.git import Repository
-from piped.source import SourceProvider
 
 CONFIG = "app.pipecd.yaml"
 OLDER = '{"apiVersion":"pipecd.dev/v1beta1","kind":"Application","spec":{"name":"older"}}'

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.git import GitError, Repository
+from pipecd_piped.source import GitIdentity, Worktree
 from pipecd_test_support.git_remote import GitRemote, Remotes
-from piped.git import GitError, Repository
-from piped.source import GitIdentity, Worktree
 
 FILES = {
     "top": "top",

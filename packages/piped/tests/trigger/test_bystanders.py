@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_piped.trigger.sync_trouble import GIT_UNREADABLE, LONGEST_REASON
 from pipecd_test_support.git_remote import GitRemote
 from pipecd_test_support.trigger_bench import WITNESS, Bench, application, application_file
 from pipecd_wire.model.application_pb2 import INVALID_CONFIG, UNKNOWN, Application
-from piped.trigger.sync_trouble import GIT_UNREADABLE, LONGEST_REASON
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n"
 FILE = "apps/web/app.pipecd.yaml"

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipecd_model.errors import ConflictError, NotFoundError, UnavailableError
+from pipecd_piped.controlplane.client import connected
+from pipecd_piped.controlplane.state import ControlPlaneState
+from pipecd_piped.facts import Facts
+from pipecd_piped.report.commands import CommandInbox, CommandOutcome
+from pipecd_piped.report.outbox import Outbox
+from pipecd_piped.report.statuses import StatusReporter
+from pipecd_piped.trigger import ControlPlaneCalls
 from pipecd_test_support.trigger_bench import NOW, Bench, application, sync
 from pipecd_wire.model.application_pb2 import SYNCED, ApplicationSyncState
 from pipecd_wire.model.command_pb2 import COMMAND_FAILED, COMMAND_SUCCEEDED
 from pipecd_wire.model.deployment_pb2 import DEPLOYMENT_PENDING, Deployment
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, admit_all, rpc, serving
-from piped.controlplane.client import connected
-from piped.controlplane.state import ControlPlaneState
-from piped.facts import Facts
-from piped.report.commands import CommandInbox, CommandOutcome
-from piped.report.outbox import Outbox
-from piped.report.statuses import StatusReporter
-from piped.trigger import ControlPlaneCalls
 
 LIMIT = 30.0
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipecd_model import trigger
 from pipecd_model.config import load_application
-from piped.trigger.decide import ChangedFiles
+from pipecd_piped.trigger.decide import ChangedFiles
 
 CONFIG = load_application(
     "apiVersion: pipecd.dev/v1beta1\nkind: Application\nspec: {name: a}\n", file="a"

@@ -4,8 +4,8 @@
 from pathlib import Path
 
 from pipecd_model.errors import ConfigError, UnavailableError
+from pipecd_piped.controlplane.state import GitHint, StateChange
 from pipecd_test_support.trigger_bench import WEB, WITNESS, Bench, application, sync
-from piped.controlplane.state import GitHint, StateChange
 
 
 async def test_a_control_plane_that_is_away_gets_the_newest_commit_when_it_is_back(

@@ -50,3 +50,32 @@ async def test_a_commit_without_message_and_author_makes_a_valid_record(bench: B
         await bench.desk.until(lambda: bool(bench.desk.created))
 
     assert validation.check(bench.desk.created[0]) is None
+
+
+async def test_the_labels_are_those_of_the_file_at_the_commit(bench: Bench) -> None:
+    """An application that was just registered: scripts and roles find its labels at once."""
+    file = application_file("web", labels="{team: product}")
+    bench.remote.commit({"apps/web/app.pipecd.yaml": file}, "Say who we are")
+
+    async with bench.running(application("web", labels={"team": "a", "old": "yes"})):
+        await bench.desk.until(lambda: bool(bench.desk.created))
+
+    assert bench.desk.created[0].labels == {"team": "product"}
+
+
+async def test_the_deploy_targets_are_those_of_the_file_at_the_commit(bench: Bench) -> None:
+    """A plugin that the file does not name keeps the targets it was registered with."""
+    file = application_file("web", deployTargets="{kubernetes: [prod, eu]}")
+    bench.remote.commit({"apps/web/app.pipecd.yaml": file}, "Say where to")
+    registered = application("web")
+    registered.deploy_targets_by_plugin["kubernetes"].deploy_targets.append("dev")
+    registered.deploy_targets_by_plugin["files"].deploy_targets.append("east")
+
+    async with bench.running(registered):
+        await bench.desk.until(lambda: bool(bench.desk.created))
+
+    chosen = bench.desk.created[0].deploy_targets_by_plugin
+    assert {name: list(each.deploy_targets) for name, each in chosen.items()} == {
+        "kubernetes": ["prod", "eu"],
+        "files": ["east"],
+    }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.trigger.sync_trouble import GIT_AWAY
 from pipecd_test_support.git_remote import Remotes
 from pipecd_test_support.trigger_bench import (
     NOW,
@@ -22,7 +23,6 @@ from pipecd_wire.model.application_pb2 import (
     UNKNOWN,
     ApplicationSyncState,
 )
-from piped.trigger.sync_trouble import GIT_AWAY
 
 
 async def test_a_broken_file_is_told_once_with_every_fault_and_cleared_when_mended(

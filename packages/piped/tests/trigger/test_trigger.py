@@ -133,7 +133,7 @@ async def test_commands_that_nobody_can_follow_are_refused_with_a_reason(bench: 
     assert "has no application 'nobody'" in refusals["unknown"]
     assert "there is no repository 'other'" in refusals["homeless"]
     assert "commit the change to git" in refusals["edit"]
-    assert "deployment chains" in refusals["chain"]
+    assert "has no application ''" in refusals["chain"]
     assert not bench.state.commands
 
 

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from piped.programs.errors import ProgramError
-from piped.programs.orphans import OrphanReaper
+from pipecd_piped.programs.errors import ProgramError
+from pipecd_piped.programs.orphans import OrphanReaper
 
 NOBODY = 65534
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.plugins import PluginBackend, PluginHost, ToolsFolder
+from pipecd_piped.report.logs import SpooledStageLogs
+from pipecd_piped.report.metadata import MetadataStores
 from pipecd_wire.rpc import connect
-from piped.controlplane.client import ControlPlane
-from piped.plugins import PluginBackend, PluginHost, ToolsFolder
-from piped.report.logs import SpooledStageLogs
-from piped.report.metadata import MetadataStores
 
 
 async def _kept(_application_id: str, _method: str, _request: object) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trustme
 
+from pipecd_piped.programs.download import DownloadLimits
+from pipecd_piped.programs.fetch import FetchedProgram, fetch
+from pipecd_piped.programs.source import ProgramSource
 from pipecd_test_support.oci_registry import OciRegistry
 from pipecd_test_support.web_server import WebServer
-from piped.programs.download import DownloadLimits
-from piped.programs.fetch import FetchedProgram, fetch
-from piped.programs.source import ProgramSource
 
 PLUGIN = b"#!/bin/sh\nexit 0\n"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from pipecd_piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
+from pipecd_piped.programs.fetch import FetchedProgram
 from pipecd_test_support.web_server import Answer, Question, WebServer
-from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
-from piped.programs.fetch import FetchedProgram
 
 Get = Callable[..., Awaitable[FetchedProgram]]
 

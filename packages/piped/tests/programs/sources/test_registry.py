@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pipecd_model.oci import ARTIFACT, INDEX, LAYER, MANIFEST
+from pipecd_piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
+from pipecd_piped.programs.fetch import FetchedProgram
+from pipecd_piped.programs.registry import this_platform
 from pipecd_test_support.oci_registry import OciRegistry, digest_of
 from pipecd_test_support.web_server import Answer, WebServer
-from piped.programs.errors import ProgramError, ProgramSourceError, SourceAwayError
-from piped.programs.fetch import FetchedProgram
-from piped.programs.registry import this_platform
 
 Get = Callable[..., Awaitable[FetchedProgram]]
 
