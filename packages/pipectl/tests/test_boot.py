@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
+from pipecd_pipectl.pluginfile import boot
 from pipecd_wire.headers import PLUGIN_CACHE_VARIABLE
-from pipectl.pluginfile import boot
 
 
 def test_it_reads_the_folder_of_the_cache_from_the_variable_that_all_others_know() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: {kind}\nspec:\n"
 GOOD = HEAD.format(kind="Application") + "  name: x\n  plugins: {kubernetes: }\n"
@@ -115,6 +115,113 @@ def test_files_of_others_are_left_alone(repository: Path) -> None:
     assert lint(repository).exit_code == 0
 
 
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  annotations:
+    pipecd.dev/managed-by: piped
+    apiVersion: pipecd.dev/v1beta1
+"""
+FUNCTION = "apiVersion: pipecd.dev/v1beta1\nkind: LambdaFunction\nspec: {name: f, role: r}\n"
+JSON_FUNCTION = '{"apiVersion": "pipecd.dev/v1beta1", "kind": "LambdaFunction"}'
+CHART = "{{ if .Values.on }}\napiVersion: v1\nmetadata: {labels: {pipecd.dev/x: y}}\n{{ end }}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deployment.yaml", DEPLOYMENT),
+        ("two.yaml", f"---{DEPLOYMENT}---{DEPLOYMENT}"),
+        ("function.yaml", FUNCTION),
+        ("function.json", JSON_FUNCTION),
+        ("broken.json", '{"apiVersion": "pipecd.dev/v1beta1", '),
+        ("deep.json", '{"pipecd.dev/":' * 100_000),
+        ("chart.yaml", CHART),
+        ("note.yaml", "text: |\n  apiVersion: pipecd.dev/v1beta1\n  kind: Application\n"),
+    ],
+)
+def test_manifests_with_our_words_are_left_to_their_plugins(
+    repository: Path, name: str, text: str
+) -> None:
+    (repository / name).write_text(text)
+
+    result = lint(repository)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "1 file, 0 errors, 0 warnings\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("piped.yaml", HEAD.format(kind="Piped"), "spec"),
+        ("typo.yaml", HEAD.format(kind="Aplication"), "did you mean 'Application'?"),
+        ("kindless.yaml", "apiVersion: pipecd.dev/v1beta1\nspec: {}\n", "kind: missing"),
+        ("new.yaml", "apiVersion: pipecd.dev/v2\nkind: Piped\n", "unknown version"),
+        ("quoted.yaml", "'apiVersion' : \"pipecd.dev/v1beta1\"\nkind: 'Piped'\n", "spec"),
+        ("old.yaml", HEAD.format(kind="KubernetesApp") + "  nmae: x\n", "unknown key"),
+        ("broken.yaml", HEAD.format(kind="Piped") + "  - a\n b: {\n", "broken.yaml:"),
+        ("piped.json", '{"apiVersion": "pipecd.dev/v1beta1", "kind": "Piped"}', "spec"),
+        ("after.yaml", f"---{DEPLOYMENT}---\n{HEAD.format(kind='Piped')}", "after.yaml:"),
+    ],
+)
+def test_a_document_that_says_it_is_ours_is_checked_whatever_its_name(
+    repository: Path, name: str, text: str, said: str
+) -> None:
+    (repository / name).write_text(text)
+
+    result = lint(repository)
+
+    assert result.exit_code == 1
+    assert said in result.stdout
+
+
+def test_a_stage_of_a_plugin_that_is_not_installed_is_told_once(repository: Path) -> None:
+    stages = "[{name: ECS_SYNC}, {name: ECS_CANARY_CLEAN}, {name: WAIT, with: {duration: 5s}}]"
+    (repository / "app.pipecd.yaml").write_text(GOOD + f"  pipeline: {{stages: {stages}}}\n")
+
+    result = lint(repository / "app.pipecd.yaml")
+
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 1
+    assert (
+        "the stage 'ECS_SYNC' is of the plugin 'ecs', which is not installed here"
+        " (the piped must run it: check with --piped and its file)"
+    ) in result.stdout
+    assert "WAIT" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("plugins", "code", "said"),
+    [
+        (["kubernetes", "wait"], 0, ""),
+        (["wait"], 1, "no plugin of the piped offers the stage 'K8S_SYNC' (add the plugin"),
+        (["k8s"], 0, "fine if it is another name of k8s"),
+    ],
+)
+def test_the_plugins_of_the_piped_must_offer_the_stages(
+    repository: Path, plugins: list[str], code: int, said: str
+) -> None:
+    piped = repository / "piped.yaml"
+    listed = ", ".join(f"{{name: {each}, deployTargets: [{{name: dev}}]}}" for each in plugins)
+    piped.write_text(
+        HEAD.format(kind="Piped")
+        + "  projectID: p\n  pipedID: i\n  apiAddress: localhost:8080\n  pipedKeyFile: /k\n"
+        + f"  plugins: [{listed}]\n"
+    )
+    file = repository / "app.pipecd.yaml"
+    file.write_text(
+        HEAD.format(kind="Application") + "  name: x\n  pipeline: {stages: [{name: K8S_SYNC}]}\n"
+    )
+
+    result = lint(file, "--piped", piped)
+
+    assert result.exit_code == code
+    assert said in result.stdout
+    assert bool(said) == bool(result.stdout)
+
+
 def test_an_analysis_template_is_looked_up_in_the_repository(repository: Path) -> None:
     (repository / ".pipe").mkdir()
     (repository / ".pipe" / "analysis.yaml").write_text(
@@ -188,21 +295,39 @@ SCHEMAS = {
 }
 
 
-def install(site: Path, name: str, description: Mapping[str, object]) -> None:
+def install(
+    site: Path, name: str, description: Mapping[str, object], *, file: str = "schemas.json"
+) -> None:
     """Install a plugin of somebody else; to import it would fail."""
     package = site / f"pipecd_plugin_{name}"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('lint runs no plugin')")
-    (package / "schemas.json").write_text(json.dumps(description))
+    (package / file).write_text(json.dumps(description))
     about = site / f"pipecd_plugin_{name}-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pipecd-plugin-{name}\n")
+    entry = f"[pipecd.plugins]\n{name} = pipecd_plugin_{name}.plugin:main\n"
+    (about / "entry_points.txt").write_text(entry)
 
 
 @pytest.fixture
 def homemade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "site", "homemade", SCHEMAS)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+
+def test_a_package_of_several_plugins_has_a_description_for_each(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", "homemade", SCHEMAS, file="homemade.schemas.json")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    text = GOOD + "  plugins: {homemade: {mode: fats}}\n"
+    (repository / "app.pipecd.yaml").write_text(text)
+
+    result = lint(repository / "app.pipecd.yaml")
+
+    assert result.exit_code == 1
+    assert "spec.plugins.homemade.mode" in result.stdout
 
 
 @pytest.mark.usefixtures("homemade")
@@ -237,17 +362,17 @@ def test_what_an_installed_plugin_says_wins_over_what_is_known_of_it(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"type": "object", "properties": {"speed": {"type": "integer"}}}
-    stages = {"K8S_SYNC": {**options, "additionalProperties": False}}
-    install(tmp_path / "site", "kubernetes", {"stages": stages, "rollback": ["K8S_UNDO"]})
+    stages = {"TERRAFORM_SYNC": {**options, "additionalProperties": False}}
+    install(tmp_path / "site", "terraform", {"stages": stages, "rollback": ["TERRAFORM_UNDO"]})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    written = "{name: K8S_SYNC, with: {speed: 1, prune: true}}, {name: K8S_UNDO}"
+    written = "{name: TERRAFORM_SYNC, with: {speed: 1, vars: true}}, {name: TERRAFORM_UNDO}"
     (repository / "x.pipecd.yaml").write_text(GOOD + f"  pipeline: {{stages: [{written}]}}\n")
 
     told = lint(repository / "x.pipecd.yaml").stdout
 
-    assert "stages[0].with.prune: unknown key" in told
+    assert "stages[0].with.vars: unknown key" in told
     assert "with.speed" not in told
-    assert "stages[1].name: K8S_UNDO is added by itself (remove the stage)" in told
+    assert "stages[1].name: TERRAFORM_UNDO is added by itself (remove the stage)" in told
 
 
 @pytest.mark.usefixtures("homemade")

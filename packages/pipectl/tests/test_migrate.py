@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 OLDER = """\
 apiVersion: pipecd.dev/v1beta1

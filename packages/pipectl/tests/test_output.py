@@ -12,23 +12,25 @@ from typing import TypeGuard
 
 import pytest
 
-import pipectl
-from pipectl.output import when
+import pipecd_pipectl
+from pipecd_pipectl.output import when
 
-SOURCE = Path(pipectl.__file__).parent
+SOURCE = Path(pipecd_pipectl.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x1b[31mred"
 
 PRINTING = """
 import sys
 from pipecd_wire.model import deployment_pb2, logblock_pb2
-from pipectl.commands.stagelogs import print_blocks
-from pipectl.output import echo, print_fields, print_json, print_table
+from pipecd_pipectl.commands.stagelogs import print_blocks
+from pipecd_pipectl.output import echo, print_data, print_fields, print_json, rewrite_line
+from pipecd_pipectl.tables import Column, print_table
 hostile = sys.argv[1]
 stage = deployment_pb2.PipelineStage(id="s", name="SCRIPT_RUN" + hostile, index=0)
 print_blocks(stage, [logblock_pb2.LogBlock(log=hostile)])
-print_table(["A"], [[hostile]])
+print_table([Column(heading="A", cell=str)], [hostile], wide=True)
 print_fields([("message", hostile)])
 print_json(deployment_pb2.Deployment(summary=hostile))
+print_data(deployment_pb2.Deployment(summary=hostile), "yaml")
 echo(hostile.encode())
 echo(hostile)
 """
@@ -37,7 +39,7 @@ echo(hostile)
 def test_on_a_terminal_only_colours_of_logs_and_messages_act() -> None:
     shown = _run_in_terminal(sys.executable, "-c", PRINTING, HOSTILE)
 
-    assert shown.count("ZXZpbA==") == 7, shown
+    assert shown.count("ZXZpbA==") == 8, shown
     rest = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest), repr(rest)
 

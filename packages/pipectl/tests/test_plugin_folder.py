@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pipectl.cli import cli
-from pipectl.pluginfile import boot
+from pipecd_pipectl.cli import cli
+from pipecd_pipectl.pluginfile import boot
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -53,6 +53,10 @@ def test_a_new_plugin_is_short(tmp_path: Path) -> None:
         (None, "cannot read"),
         ("[project", "pyproject.toml"),
         ("[project]\nname = 'x'\n", "must name one command, and names 0"),
+        (
+            "[project]\n[project.scripts]\nx = 'x:main'\ny = 'y:main'\n",
+            "names 2: choose one with --command: x, y",
+        ),
         (
             "[project]\ndependencies = ['no-such-thing']\n[project.scripts]\nx = 'x:main'\n",
             "'no-such-thing' is not installed here",

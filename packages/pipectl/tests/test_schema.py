@@ -5,7 +5,7 @@ import json
 
 from click.testing import CliRunner
 
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 
 def test_a_kind_is_described() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n"
 STAGES = """\

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from pipecd_model.config import load_piped
 from pipecd_model.secrets import BadKeyError, KeyPair, Opener, seal
 from pipecd_model.secrets.cipher import as_bytes
+from pipecd_pipectl.cli import cli
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.rpc import Endpoints, rpc, serving
-from pipectl.cli import cli
 
 PIPECTL = Path(sys.executable).parent / "pipectl"
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from pipecd_model.config import ConfigFaultsError
 from pipecd_model.errors import ConfigError
 from pipecd_model.secrets import KeyPair, Sealer
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 PIPECTL = Path(sys.executable).parent / "pipectl"
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pipecd_model.errors import ConfigError, DeniedError, PipecdError, UnavailableError
+from pipecd_pipectl.cli import cli
 from pipecd_test_support.oci_registry import USER, OciRegistry, digest_of
 from pipecd_test_support.web_server import Answer, WebServer
-from pipectl.cli import cli
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"
 LARGE = b"\x7fELF" + b"x" * 3_000_000
