@@ -3,10 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
 DISTRIBUTIONS := $(sort $(wildcard packages/*/pyproject.toml plugins/*/pyproject.toml) tests/support/pyproject.toml)
-FOLDERS := $(patsubst %/pyproject.toml,%,$(DISTRIBUTIONS))
 STAMP := $(VENV)/.installed
+RUNS := $(VENV)/.runs
 SOURCES := packages plugins tools tests bench conftest.py
 WORKERS ?= 2
 N ?= 50
@@ -41,11 +40,13 @@ TYPED_TESTS := \
 	packages/piped/tests/secrets \
 	packages/piped/tests/source \
 	packages/piped/tests/trigger \
+	packages/quickstart/tests \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \
 	plugins/dummy/tests \
 	plugins/files/tests \
+	plugins/kubernetes/tests \
 	plugins/scriptrun/tests \
 	plugins/wait/tests \
 	plugins/waitapproval/tests \
@@ -58,39 +59,49 @@ TYPED_TESTS := \
 	tests/integration/interop \
 	tests/integration/pipectl \
 	tests/integration/piped \
+	tests/kubernetes \
 	tests/packaging \
 	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all bench chaos mutants fmt lint types imports docs proto pins
+.PHONY: help setup quickstart test test-all test-kubernetes bench chaos mutants fmt lint types imports docs proto pins metadata dist
 
 help: ## print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## install everything into .venv
 	@$(BIN)/python -m compileall -q packages plugins
 
-$(STAMP): requirements.lock $(DISTRIBUTIONS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) …"
-	@$(PIP) install --quiet --compile --require-hashes --no-deps -r requirements.lock
-	@$(PIP) install --quiet --compile --no-deps --no-build-isolation $(addprefix -e ./,$(FOLDERS))
-	@$(PIP) check > $(VENV)/.requirements || { cat $(VENV)/.requirements; exit 1; }
+$(STAMP): requirements.lock requirements-dev.lock $(DISTRIBUTIONS)
+	@$(CHECK_PYTHON)
+	@$(PYTHON) tools/install.py $(VENV) --developing
+	@touch $@ $(RUNS)
+
+$(RUNS): requirements.lock $(DISTRIBUTIONS)
+	@$(CHECK_PYTHON)
+	@$(PYTHON) tools/install.py $(VENV)
 	@touch $@
 
-quickstart: setup ## start everything, make a first deployment, show where to look
+quickstart: $(RUNS) ## start everything, make a first deployment, show where to look
+	@$(BIN)/python -m compileall -q packages plugins
 	@$(BIN)/pipecd quickstart --data-dir .quickstart $(ARGS)
 
 test: setup ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-test-all: setup ## `make test` and the slow platforms
-	@echo "The slow platforms (Kubernetes, Terraform, AWS) are not built yet; running \`make test\`."
-	$(MAKE) test
+test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths
+	@echo "The slow platforms Terraform and AWS are not built yet."
+	$(MAKE) test ARGS="-m 'not kubernetes'"
+	$(MAKE) test-kubernetes
 	$(MAKE) chaos N=300
+
+test-kubernetes: setup ## what needs a real cluster, which is built once and kept in the user's cache
+	$(BIN)/python -m pipecd_test_support.kubernetes.prepare
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m kubernetes tests/kubernetes $(ARGS)
 
 bench: setup ## measure what we claim
 	@for program in bench/bench_*.py; do $(BIN)/python $$program || exit 1; done
@@ -111,6 +122,7 @@ lint: setup imports ## style, generated files, import contracts
 	$(BIN)/python tools/gen_wire.py --check
 	$(BIN)/python tools/check_proto.py
 	$(BIN)/python tools/pin.py --check
+	$(BIN)/python tools/metadata.py --check
 	$(BIN)/python tools/check_names.py
 
 types: setup ## mypy strict
@@ -122,9 +134,16 @@ imports: setup ## the import contracts
 docs: setup ## build the generated reference, and what follows from plugins/
 	$(BIN)/python tools/gen_schemas.py
 	$(BIN)/python tools/gen_docs.py
+	$(BIN)/python tools/gen_pictures.py
 
-pins: setup ## write requirements.lock from constraints.txt
+pins: setup ## write the locks from constraints*.txt and tools/protoc.txt
 	$(BIN)/python tools/pin.py
+
+metadata: setup ## write what all distributions share into their pyproject.toml
+	$(BIN)/python tools/metadata.py
+
+dist: setup ## build the wheels and source archives of all distributions into dist/
+	$(BIN)/python tools/dist.py
 
 proto: setup ## generate the wire package from proto/
 	$(BIN)/python tools/gen_wire.py

@@ -17,7 +17,7 @@ from report import Bar, info, report
 
 from pipecd_model.config import load_application
 from pipecd_model.lint import LintContext, lint
-from pipectl.documents import FilesAround, find_documents
+from pipecd_pipectl.documents import FilesAround, find_documents
 
 FILES = 5_000
 LINTED = 1_000

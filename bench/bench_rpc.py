@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What our chain and the one-port front cost, against a bare grpc.aio server with the same answer.
 
-Unary calls per second from a client in another process. The rounds are interleaved and a ratio is
-taken within each, so that a machine that is busy for a while slows down all of them alike.
+Unary calls per second from a client in another process. The three servers are called in short
+turns, and a ratio is taken within each round of turns: a machine that is busy for a while slows
+down all of them alike. The order changes with each round. What a call costs this process in
+processor time is measured beside it: it does not depend on what else runs.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,11 @@ from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import Endpoints, Metadata, Method, rpc, serving
 from pipecd_wire.rpc.server import OPTIONS
 
-ROUNDS = 9
-SECONDS = 1
+ROUNDS = 60
+SECONDS = 0.2
 CALLERS = 16
+WARM_UP = 3
+"""Rounds that are not counted."""
 
 CLIENT = Path(__file__).with_name("rpc_client.py")
 KEYS = {"API-KEY bench": "bench"}
@@ -34,6 +39,16 @@ ANSWER = pb.GetApplicationResponse(
         id="application-1", name="payment", piped_id="piped-1", project_id="default"
     )
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one turn with one server showed."""
+
+    rate: float
+    """Calls per second."""
+    cpu: float
+    """What a call costs this process, in microseconds of processor time."""
 
 
 class Bare(grpc.GenericRpcHandler):
@@ -93,40 +108,69 @@ async def no_pages(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("nothing here asks for a page")
 
 
-async def measure(address: str) -> tuple[float, float]:
-    """Calls per second, and what one costs this process in microseconds of processor time."""
-    started = time.process_time()
-    arguments = [CLIENT, address, SECONDS, CALLERS]
+class Client:
+    """The client process, with a connection to each server."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the client was started without pipes")
+        self._process = process
+        self._input = process.stdin
+        self._output = process.stdout
+
+    async def measure(self, index: int) -> Turn:
+        """Calls one server for `SECONDS`."""
+        started = time.process_time()
+        self._input.write(f"{index} {SECONDS}\n".encode())
+        line = await self._output.readline()
+        cpu = time.process_time() - started
+        if not line:
+            raise RuntimeError(f"the client ended with {await self._process.wait()}")
+        calls, seconds = map(float, line.split())
+        return Turn(rate=calls / seconds, cpu=cpu / calls * 1e6)
+
+
+@asynccontextmanager
+async def client(addresses: list[str]) -> AsyncIterator[Client]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *map(str, arguments), stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        str(CLIENT),
+        str(CALLERS),
+        *addresses,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await process.communicate()
-    if process.returncode != 0:
-        raise RuntimeError(f"the client ended with {process.returncode}")
-    rate, calls = map(float, output.split())
-    return rate, (time.process_time() - started) / calls * 1e6
+    try:
+        yield Client(process)
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def main() -> None:
-    rates: dict[str, list[float]] = {"bare": [], "chain": [], "front": []}
-    cpu: dict[str, list[float]] = {"bare": [], "chain": [], "front": []}
+    turns: dict[str, list[Turn]] = {"bare": [], "chain": [], "front": []}
     async with (
         bare() as plain,
         serving(endpoints(), "127.0.0.1:0") as port,
         serve_public(no_pages, endpoints(), "127.0.0.1", 0) as front,
+        client([plain, f"127.0.0.1:{port}", front]) as calling,
     ):
-        addresses = {"bare": plain, "chain": f"127.0.0.1:{port}", "front": front}
-        for _ in range(ROUNDS):
-            for name, address in addresses.items():
-                rate, cost = await measure(address)
-                rates[name].append(rate)
-                cpu[name].append(cost)
-    for name, measured in rates.items():
-        info(f"rpc-{name}-rate", statistics.median(measured), "calls/s")
-        info(f"rpc-{name}-cpu", statistics.median(cpu[name]), "µs/call")
+        order = list(enumerate(turns))
+        for number in range(WARM_UP + ROUNDS):
+            for index, name in order:
+                turn = await calling.measure(index)
+                if number >= WARM_UP:
+                    turns[name].append(turn)
+            order = order[1:] + order[:1]
+    for name, measured in turns.items():
+        info(f"rpc-{name}-rate", statistics.median(turn.rate for turn in measured), "calls/s")
+        info(f"rpc-{name}-cpu", statistics.median(turn.cpu for turn in measured), "µs/call")
     for name, limit in (("chain", 0.70), ("front", 0.75)):
-        ratios = [ours / plain for ours, plain in zip(rates[name], rates["bare"], strict=True)]
-        report(f"rpc-{name}-ratio", statistics.median(ratios), "x", Bar(">=", limit))
+        pairs = list(zip(turns[name], turns["bare"], strict=True))
+        ratio = statistics.median(ours.rate / plain.rate for ours, plain in pairs)
+        cpu_ratio = statistics.median(plain.cpu / ours.cpu for ours, plain in pairs)
+        report(f"rpc-{name}-ratio", ratio, "x", Bar(">=", limit))
+        info(f"rpc-{name}-cpu-ratio", cpu_ratio, "x")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,11 @@ from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
     DeploymentServiceStub,
     ProjectServiceStub,
 )
+from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceStub
 from pipecd_wire.rpc import call, connect, stream
 
 PLUGINS = ("wait", "waitapproval", "scriptrun")
@@ -40,8 +42,10 @@ class World:
     piped: RunningProgram
     piped_id: str
     api: Any
+    applications: Any
     deployments: Any
     project: Any
+    repositories: Any
 
     def git(self, *arguments: str) -> str:
         return subprocess.run(
@@ -61,8 +65,10 @@ class World:
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "HEAD").strip()
 
-    async def add_application(self, name: str) -> str:
-        request = pb.AddApplicationRequest(
+    async def add_application(self, name: str, *, target: str = "") -> str:
+        """Register an application, for a deploy target of the Kubernetes plugin if one is named."""
+        targets = {"kubernetes": deployment_pb2.DeployTargets(deploy_targets=[target])}
+        request = api_pb2.AddApplicationRequest(
             name=name,
             piped_id=self.piped_id,
             git_path=common_pb2.ApplicationGitPath(
@@ -70,8 +76,9 @@ class World:
                 path=name,
                 config_filename="app.pipecd.yaml",
             ),
+            deploy_targets_by_plugin=targets if target else {},
         )
-        made = await call(self.api.AddApplication, request)
+        made = await call(self.applications.AddApplication, request)
         return str(made.application_id)
 
     async def deployments_of(
@@ -108,7 +115,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(root: Path) -> AsyncIterator[World]:
+async def world(
+    root: Path, *, kubeconfig: Path | None = None, remote: str = ""
+) -> AsyncIterator[World]:
+    """With a kubeconfig the agent also has the Kubernetes plugin, with its deploy target `main`.
+
+    With a remote the agent watches that, and polls it once an hour.
+    """
+    plugins = [*PLUGINS, "kubernetes"] if kubeconfig is not None else PLUGINS
     repository = root / "repository"
     repository.mkdir()
     control_plane = root / "control-plane"
@@ -128,11 +142,13 @@ async def world(root: Path) -> AsyncIterator[World]:
             api = APIServiceStub(channel)
             made = await call(api.RegisterPiped, pb.RegisterPipedRequest(name="bench"))
             (root / "piped.key").write_text(made.key)
-            (root / "piped.yaml").write_text(_piped_config(root, made.id, address))
+            (root / "piped.yaml").write_text(
+                _piped_config(root, made.id, address, kubeconfig, remote)
+            )
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
             async with running("piped", own(*run), root / "piped.log") as piped:
-                await wait_until_ready(channel, piped, PLUGINS)
+                await wait_until_ready(channel, piped, plugins)
                 yield World(
                     root=root,
                     repository=repository,
@@ -140,18 +156,28 @@ async def world(root: Path) -> AsyncIterator[World]:
                     piped=piped,
                     piped_id=made.id,
                     api=api,
+                    applications=ApplicationServiceStub(channel),
                     deployments=DeploymentServiceStub(channel),
                     project=ProjectServiceStub(channel),
+                    repositories=RepositoryServiceStub(channel),
                 )
 
 
-def _piped_config(root: Path, piped_id: str, address: str) -> str:
+def _piped_config(
+    root: Path, piped_id: str, address: str, kubeconfig: Path | None, remote: str
+) -> str:
     plugins = "".join(f"    - name: {name}\n" for name in PLUGINS)
+    if kubeconfig is not None:
+        plugins += (
+            "    - name: kubernetes\n      deployTargets:\n        - name: main\n"
+            f"          config: {{kubeConfigPath: {kubeconfig}}}\n"
+        )
     return (
         "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
         f"  pipedID: {piped_id}\n  pipedKeyFile: {root / 'piped.key'}\n"
         f"  apiAddress: {address}\n  repositories:\n    - repoId: bench\n"
-        f"      remote: {root / 'repository'}\n      branch: main\n  plugins:\n{plugins}"
+        f"      remote: {remote or root / 'repository'}\n      branch: main\n"
+        f"{'  syncInterval: 1h' if remote else ''}\n  plugins:\n{plugins}"
     )
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what follows from the folders under `plugins/`, each of which is a plugin.
+"""Write what follows from the folders under `plugins/`, each of which has a plugin or several.
 
-* `schemas.json` in each package: how the plugin describes itself; its class is the source.
+* `schemas.json` in each package: how the plugin describes itself; its class is the source. A
+  package with several plugins has a `<name>.schemas.json` for each.
 * `known_plugins.json` of the model: all descriptions together. Plugins that are not written yet
   have one by hand in `tools/future_plugins/`, until their folder comes.
 * The lists of plugins in `pyproject.toml`, which know no wildcards.
@@ -13,6 +14,9 @@ import argparse
 import json
 import re
 import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -22,33 +26,65 @@ from pipecd_sdk.schemas import text_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "pipecd_plugin_"
+GROUP = "pipecd.plugins"
 
 
-def plugin_folders(root: Path) -> dict[str, Path]:
-    """Return the import package of each plugin, by the plugin's name."""
-    found = sorted((root / "plugins").glob(f"*/src/{PREFIX}*/__init__.py"))
-    return {file.parent.name.removeprefix(PREFIX): file.parent for file in found}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedPlugin:
+    """One plugin of a folder."""
+
+    name: str
+    module: str
+    """The module of its function `main`, which has its class."""
+    file: Path
+    """Where its description goes."""
 
 
-def describe(folder: Path) -> str:
-    """Return the description of the plugin in an import package."""
-    has_module = (folder / "plugin.py").is_file()
-    module = import_module(f"{folder.name}.plugin" if has_module else folder.name)
-    (name,) = [
-        name
-        for name, each in vars(module).items()
+def list_folders(root: Path) -> list[Path]:
+    """Return the import packages of all plugins."""
+    return sorted(file.parent for file in (root / "plugins").glob(f"*/src/{PREFIX}*/__init__.py"))
+
+
+def list_plugins(folder: Path) -> list[DescribedPlugin]:
+    """Return the plugins of an import package, as its distribution names them."""
+    project = tomllib.loads((folder.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    entries: dict[str, str] = project["entry-points"][GROUP]
+    return [
+        DescribedPlugin(
+            name=name,
+            module=entry.partition(":")[0],
+            file=folder / ("schemas.json" if len(entries) == 1 else f"{name}.schemas.json"),
+        )
+        for name, entry in entries.items()
+    ]
+
+
+def describe(plugin: DescribedPlugin) -> str:
+    """Return the description of a plugin."""
+    package = plugin.module.partition(".")[0]
+    module = import_module(plugin.module)
+    found = [
+        each
+        for each in vars(module).values()
         if isinstance(each, type)
         and issubclass(each, StagePlugin)
-        and each.__module__.startswith(folder.name)
+        and each.__module__.startswith(package)
     ]
-    return text_of(f"{module.__name__}:{name}")
+    # A base class that several plugins share is not the plugin.
+    (own,) = [
+        each
+        for each in found
+        if not any(issubclass(other, each) for other in found if other is not each)
+    ]
+    return text_of(f"{module.__name__}:{own.__name__}")
 
 
 def files(root: Path) -> dict[Path, str]:
     """Return what each generated file must hold."""
-    folders = plugin_folders(root)
-    texts = {name: describe(folder) for name, folder in folders.items()}
-    wanted = {folders[name] / "schemas.json": text for name, text in texts.items()}
+    folders = list_folders(root)
+    plugins = [plugin for folder in folders for plugin in list_plugins(folder)]
+    texts = {plugin.name: describe(plugin) for plugin in plugins}
+    wanted = {plugin.file: texts[plugin.name] for plugin in plugins}
     for file in sorted((root / "tools/future_plugins").glob("*.json")):
         if file.stem in texts:
             sys.exit(f"{file.relative_to(root)}: plugins/ has this plugin now; remove the file")
@@ -58,13 +94,13 @@ def files(root: Path) -> dict[Path, str]:
     model = root / "packages/model/src/pipecd_model" / FILE
     wanted[model] = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
     project = root / "pyproject.toml"
-    return {**wanted, project: list_plugins(project.read_text("utf-8"), root, folders)}
+    return {**wanted, project: name_packages(project.read_text("utf-8"), root, folders)}
 
 
-def list_plugins(text: str, root: Path, folders: dict[str, Path]) -> str:
+def name_packages(text: str, root: Path, folders: Sequence[Path]) -> str:
     """Replace the lists of plugins in `pyproject.toml` by those of the folders."""
-    packages = [folder.name for folder in folders.values()]
-    sources = [folder.parent.relative_to(root).as_posix() for folder in folders.values()]
+    packages = [folder.name for folder in folders]
+    sources = [folder.parent.relative_to(root).as_posix() for folder in folders]
     for pattern, items in (
         (r'(?m)(?:^  "pipecd_plugin_\w+",\n)+', [f'  "{each}",\n' for each in packages]),
         (

@@ -2,19 +2,26 @@
 """Generate the Python of the wire protocol from `proto/` into `packages/wire/src`.
 
 `gen_wire.py` writes; `gen_wire.py --check` fails when the committed files are stale.
+
+Generated code refuses a runtime that is older than its generator. So the generator is the oldest
+one whose code also newer runtimes take, and `tools/protoc.lock` pins it. It cannot share an
+environment with the newest runtime: it gets a folder of its own in the environment.
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
-
-import grpc_tools
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOS = ROOT / "proto"
 TARGET = ROOT / "packages" / "wire" / "src"
+LOCK = ROOT / "tools" / "protoc.lock"
+COMPILER = Path(sysconfig.get_path("data")) / "protoc"
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
@@ -45,11 +52,24 @@ def main() -> int:
     return 0
 
 
+def install_compiler() -> None:
+    """Install the pinned compiler into its folder, unless it is there."""
+    stamp = COMPILER / LOCK.name
+    if stamp.is_file() and stamp.read_bytes() == LOCK.read_bytes():
+        return
+    shutil.rmtree(COMPILER, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    wanted = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(LOCK)]
+    subprocess.run([*pip, *wanted, "--target", str(COMPILER)], check=True)
+    shutil.copyfile(LOCK, stamp)
+
+
 def generate(out: Path) -> None:
     """Run protoc with the Python, gRPC and mypy generators."""
+    install_compiler()
     sources = sorted(path.relative_to(PROTOS).as_posix() for path in PROTOS.rglob("*.proto"))
     services = [path for path in sources if "\nservice " in (PROTOS / path).read_text()]
-    include = Path(grpc_tools.__file__).parent / "_proto"
+    include = COMPILER / "grpc_tools" / "_proto"
     protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTOS}", f"-I{include}"]
     # The generators of mypy-protobuf are programs beside this interpreter.
     bin_folder = Path(sys.executable).parent
@@ -57,13 +77,13 @@ def generate(out: Path) -> None:
         f"--plugin=protoc-gen-{name}={bin_folder / f'protoc-gen-{name}'}"
         for name in ("mypy", "mypy_grpc")
     ]
-    subprocess.run(
-        [*protoc, *plugins, f"--python_out={out}", f"--mypy_out=quiet:{out}", *sources], check=True
-    )
-    subprocess.run(
-        [*protoc, *plugins, f"--grpc_python_out={out}", f"--mypy_grpc_out=quiet:{out}", *services],
-        check=True,
-    )
+    # The compiler itself needs no runtime; its plugins find theirs in this environment.
+    environment = os.environ | {"PYTHONPATH": str(COMPILER)}
+    for outputs, files in (
+        ([f"--python_out={out}", f"--mypy_out=quiet:{out}"], sources),
+        ([f"--grpc_python_out={out}", f"--mypy_grpc_out=quiet:{out}"], services),
+    ):
+        subprocess.run([*protoc, *plugins, *outputs, *files], check=True, env=environment)
 
 
 def list_generated(folder: Path) -> list[Path]:

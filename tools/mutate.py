@@ -6,9 +6,10 @@ condition, constant or statement is changed (a mutant), and the module's tests r
 A mutant that no test notices has survived: a test is missing, or the change means nothing. The
 second kind stands in the file with its reason; any other survivor makes this program end with 1.
 
-    python tools/mutate.py                    every module, the sample that the file asks for
+    python tools/mutate.py                    every mutant of every module
     python tools/mutate.py --only lease       one module
-    python tools/mutate.py --most 500         more mutants of each module
+    python tools/mutate.py --most 10          a sample: ten mutants of each module
+    python tools/mutate.py --id 7f733bd0      one mutant, for whoever writes the test that it lacks
 """
 
 import argparse
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +54,6 @@ class Target:
     name: str
     module: Path
     tests: list[str]
-    most: int
     explained: dict[str, str]
 
     @property
@@ -66,22 +67,25 @@ class Mutant:
     """One change of one place."""
 
     line: int
+    place: str
     before: str
     after: str
     text: str = field(repr=False)
 
     @property
     def id(self) -> str:
-        """Stays the same when lines move: of the changed text, not of its place."""
-        return hashlib.sha1(f"{self.before}>{self.after}".encode()).hexdigest()[:8]  # noqa: S324
+        """Stays the same when lines move, and is another one for the same change elsewhere."""
+        change = f"{self.place}:{self.before}>{self.after}"
+        return hashlib.sha1(change.encode()).hexdigest()[:8]  # noqa: S324
 
 
 def main() -> int:
     """Run the mutants; returns 1 when one survives that is not explained."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--only", action="append", help="the name of a target; may be repeated")
-    parser.add_argument("--most", type=int, help="mutants of each module, at the most")
-    parser.add_argument("--seed", default="1", help="which of the mutants are taken")
+    parser.add_argument("--id", action="append", help="the id of a mutant; may be repeated")
+    parser.add_argument("--most", type=int, help="a sample of each module, so many at the most")
+    parser.add_argument("--seed", default="1", help="which of the mutants a sample takes")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     arguments = parser.parse_args()
     targets = [each for each in read_targets() if not arguments.only or each.name in arguments.only]
@@ -89,7 +93,13 @@ def main() -> int:
         parser.error(f"no such target; known: {', '.join(each.name for each in read_targets())}")
     failed = False
     for target in targets:
-        mutants = pick(find_mutants(target.module), arguments.most or target.most, arguments.seed)
+        mutants = find_mutants(target.module)
+        failed |= has_stale_explanations(target, mutants)
+        if arguments.id:
+            mutants = [each for each in mutants if each.id in arguments.id]
+        mutants = pick(mutants, arguments.most, arguments.seed)
+        if not mutants:
+            continue
         if arguments.list:
             for mutant in mutants:
                 print(describe(target, mutant))
@@ -106,16 +116,23 @@ def read_targets() -> list[Target]:
             name=name,
             module=ROOT / table["module"],
             tests=table["tests"],
-            most=table.get("most", document["most"]),
             explained=table.get("explained", {}),
         )
         for name, table in document["target"].items()
     ]
 
 
-def pick(mutants: list[Mutant], most: int, seed: str) -> list[Mutant]:
-    """Returns a sample, in the order of the source."""
-    if len(mutants) <= most:
+def has_stale_explanations(target: Target, mutants: list[Mutant]) -> bool:
+    """Tells whether the file explains mutants that the module has no more, and prints them."""
+    stale = target.explained.keys() - {each.id for each in mutants}
+    for each in sorted(stale):
+        print(f"{target.name}: {each} is explained, and no mutant of the module; remove it")
+    return bool(stale)
+
+
+def pick(mutants: list[Mutant], most: int | None, seed: str) -> list[Mutant]:
+    """Returns a sample, in the order of the source; all of them without a limit."""
+    if most is None or len(mutants) <= most:
         return mutants
     chosen = random.Random(seed).sample(mutants, most)  # noqa: S311 - guards nothing
     return sorted(chosen, key=lambda mutant: mutant.line)
@@ -182,14 +199,22 @@ def find_mutants(module: Path) -> list[Mutant]:
     for line in lines:
         starts.append(starts[-1] + len(line.encode()))
     data = text.encode()
+    tree = ast.parse(text)
+    scopes = find_scopes(tree)
+    seen: Counter[str] = Counter()
     found = []
-    for node, after in iter_changes(ast.parse(text), text):
+    for node, after in iter_changes(tree, text):
         begin = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         before = data[begin:end].decode()
         changed = (data[:begin] + after.encode() + data[end:]).decode()
+        line = lines[node.lineno - 1]
+        column = node.col_offset - (len(line) - len(line.lstrip()))
+        place = f"{scopes.get(node.lineno, '')}:{line.strip()}:{column}"
+        seen[place + after] += 1
         mutant = Mutant(
             line=node.lineno,
+            place=f"{place}:{seen[place + after]}",
             before=" ".join(before.split()),
             after=" ".join(after.split()),
             text=changed,
@@ -197,6 +222,16 @@ def find_mutants(module: Path) -> list[Mutant]:
         if is_parsable(changed):
             found.append(mutant)
     return sorted(found, key=lambda mutant: mutant.line)
+
+
+def find_scopes(tree: ast.Module) -> dict[int, str]:
+    """Returns the name of the innermost function or class that each line belongs to."""
+    scopes: dict[int, str] = {}
+    for node in ast.walk(tree):  # outer ones come first
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                scopes[line] = node.name
+    return scopes
 
 
 def is_parsable(text: str) -> bool:
@@ -274,7 +309,12 @@ def change_statement(node: ast.stmt) -> Iterator[str]:
             yield "break"
         case ast.Break():
             yield "continue"
-        case ast.Return(value=ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not())):
+        case ast.Return(
+            value=ast.Compare()
+            | ast.BoolOp()
+            | ast.UnaryOp(op=ast.Not())
+            | ast.Constant(value=bool())
+        ):
             return  # changed as an expression already; None is as false as False
         case ast.Return(value=ast.expr() as value) if not is_none(value):
             yield "return None"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write requirements.lock: every version of constraints.txt, with the hashes of all its files.
+"""Write the locks: every version of a list of constraints, with the hashes of all its files.
 
-    python tools/pin.py          write the file anew
+    python tools/pin.py          write the files anew
     python tools/pin.py --check  only compare the names and versions; asks nobody
 
+constraints.txt has what running from a checkout installs, constraints-dev.txt what building,
+checking and testing install besides, tools/protoc.txt what generates the wire protocol.
 The files are looked up by name in the index that pip is configured for, with pip's own means: its
 addresses, proxies and certificates. All files of a version count, for every platform and every
 Python, so that one lock serves all. A file whose hash the index does not tell is left out, and so
@@ -30,12 +32,14 @@ from pip._internal.index.collector import LinkCollector, parse_links
 from pip._internal.models.link import Link
 
 ROOT = Path(__file__).parents[1]
-CONSTRAINTS = ROOT / "constraints.txt"
-LOCK = ROOT / "requirements.lock"
-
+PAIRS = (
+    (ROOT / "constraints.txt", ROOT / "requirements.lock"),
+    (ROOT / "constraints-dev.txt", ROOT / "requirements-dev.lock"),
+    (ROOT / "tools" / "protoc.txt", ROOT / "tools" / "protoc.lock"),
+)
 HEADER = """\
-# Written by tools/pin.py from constraints.txt. Do not edit.
-# `make setup` installs it with `pip install --require-hashes --no-deps`.
+# Written by tools/pin.py from {constraints}. Do not edit.
+# It is installed with `pip install --require-hashes --no-deps`.
 """
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
@@ -47,29 +51,38 @@ class PinError(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare names and versions only")
-    parser.add_argument("--constraints", type=Path, default=CONSTRAINTS, metavar="FILE")
-    parser.add_argument("--lock", type=Path, default=LOCK, metavar="FILE")
+    parser.add_argument("--constraints", type=Path, metavar="FILE", help="only this file")
+    parser.add_argument("--lock", type=Path, metavar="FILE", help="the lock of that file")
     arguments = parser.parse_args()
+    chosen = (arguments.constraints, arguments.lock)
+    if (chosen[0] is None) != (chosen[1] is None):
+        parser.error("--constraints and --lock go together")
+    pairs = PAIRS if chosen == (None, None) else (chosen,)
     try:
-        pins = read_pins(arguments.constraints)
-        if arguments.check:
-            return compare(pins, read_pins(arguments.lock))
-        with pip_index() as hashes_of:
-            parts = [format_lock(name, version, hashes_of(name)) for name, version in pins.items()]
+        for constraints, lock in pairs:
+            if arguments.check:
+                compare(constraints, lock)
+            else:
+                write(constraints, lock)
     except PinError as error:
         print(error, file=sys.stderr)
         return 1
-    arguments.lock.write_text(HEADER + "".join(parts))
-    print(f"{len(parts)} distributions in {arguments.lock.name}")
     return 0
 
 
-def compare(pins: dict[str, str], locked: dict[str, str]) -> int:
-    """Say whether the lock fits the constraints."""
-    if locked == pins:
-        return 0
-    print("requirements.lock does not fit constraints.txt; run `make pins`", file=sys.stderr)
-    return 1
+def write(constraints: Path, lock: Path) -> None:
+    """Write the lock of one file of constraints. Raises PinError."""
+    pins = read_pins(constraints)
+    with pip_index() as hashes_of:
+        parts = [format_lock(name, version, hashes_of(name)) for name, version in pins.items()]
+    lock.write_text(HEADER.format(constraints=constraints.name) + "".join(parts))
+    print(f"{len(parts)} distributions in {lock.name}")
+
+
+def compare(constraints: Path, lock: Path) -> None:
+    """Raises PinError unless the lock fits the constraints."""
+    if read_pins(lock) != read_pins(constraints):
+        raise PinError(f"{lock.name} does not fit {constraints.name}; run `make pins`")
 
 
 def read_pins(file: Path) -> dict[str, str]:

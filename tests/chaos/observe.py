@@ -69,6 +69,8 @@ class Observer:
         self.latest: dict[str, Deployment] = {}
         self.backwards: list[str] = []
         self.cancels = 0
+        self.answered: list[tuple[str, str]] = []
+        """What a person did and got an answer for: the RPC, and the deployment."""
         self.deaths: Counter[str] = Counter()
         """Of those who were killed right before a cancel."""
         self.life: list[Moment] = []
@@ -161,6 +163,7 @@ class Observer:
                 await asyncio.sleep(self._plan.approve_after)
                 with suppress(CallError):
                     await call(self._site.deployments.ApproveStage, request)
+                    self.answered.append(("ApproveStage", deployment_id))
                     return
             await asyncio.sleep(PAUSE)
 
@@ -204,5 +207,6 @@ class Observer:
                 self.life.append(Moment.now(f"a person cancels {deployment_id}"))
                 await call(self._site.deployments.CancelDeployment, request)
                 self.cancels += 1
+                self.answered.append(("CancelDeployment", deployment_id))
                 return
             await asyncio.sleep(PAUSE)

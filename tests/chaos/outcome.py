@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 
-from chaos import foreign
+from chaos import audited, foreign
 from chaos.applications import ALL_NAMES, APPLICATIONS, Effect, read_effects
 from chaos.check import FAILURE, STOPPED, SUCCESS, Ended, is_interrupted, log_violation
 from chaos.observe import Observer
@@ -45,6 +45,10 @@ async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIt
     for violation in alive(site):
         yield violation
     for violation in await left_over(site):
+        yield violation
+    logged = list(audited.read_heads(site.server.log))  # before the records: all of it is in them
+    records, head = await audited.read_chain(site.projects)
+    for violation in audited.find_violations(records, head, logged, observer.answered):
         yield violation
     site.reported |= {each.pid for each in processes_of(site.root)}
 
@@ -175,11 +179,12 @@ def _processes(site: Site) -> Iterator[Violation]:
 
 
 def _unknown(site: Site, found: list[Found], keeper: int) -> Iterator[Found]:
+    # The plugin keeps one shim ready for the next script, and the template that it was forked from.
+    keepers = {keeper, *(each.pid for each in found if each.is_shim and each.parent == keeper)}
     for each in found:
         is_program = each.pid in {site.server.pid, site.piped.pid}
         is_plugin = each.plugin and each.parent == site.piped.pid
-        # The plugin keeps one shim ready for the next script.
-        is_idle = each.is_shim and each.parent == keeper
+        is_idle = each.is_shim and each.parent in keepers
         is_git = each.parent == site.piped.pid and each.command.startswith("git ")
         if not (is_program or is_plugin or is_idle or is_git) or each.is_script:
             yield each

@@ -15,6 +15,7 @@ PROMISES = {
     "records": "no script record is left over once its deployment has ended",
     "folders": "no tree is left over",
     "bounded": "every deployment ends within its time",
+    "audit": "who did what is one whole chain, with every change that was answered",
     "alive": "no program ends by itself",
 }
 

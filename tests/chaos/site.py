@@ -25,7 +25,11 @@ from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2
 from pipecd_wire.pipecd.api import api_pb2
-from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub, PipedServiceStub
+from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    DeploymentServiceStub,
+    PipedServiceStub,
+    ProjectServiceStub,
+)
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import CallError, Channel, Retry, call, connect
 
@@ -63,6 +67,7 @@ class Site:
         self.api: Any = None
         self.deployments: Any = None
         self.pipeds: Any = None
+        self.projects: Any = None
         self.piped_id = ""
         self.reported: set[int] = set()
         """Processes that were there at the end of an earlier round: each is told once."""
@@ -169,6 +174,7 @@ async def running_site(
                 site.api = APIServiceStub(channel)
                 site.deployments = DeploymentServiceStub(channel)
                 site.pipeds = PipedServiceStub(channel)
+                site.projects = ProjectServiceStub(channel)
                 await site.start_piped(tasks)
                 yield site
                 await site.stop()

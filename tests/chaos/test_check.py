@@ -2,12 +2,14 @@
 """A made-up violation of each promise is found, and none in what is right."""
 
 import asyncio
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from chaos import audited
 from chaos.applications import ALL_NAMES, APPLICATIONS, Effect
 from chaos.check import Ended, log_violation
 from chaos.inject import Tally
@@ -18,8 +20,10 @@ from chaos.promises import Violation
 from chaos.schedule import Round
 from chaos.site import Site
 from chaos.summary import Broken, summary, too_few
+from pipecd_model.audit import format_head, head_of, seal
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
+from pipecd_wire.pipecd.api.api_pb2 import AuditHead, AuditRecord
 
 DONE, FAILED, STOPPED, FRESH = (
     pb.STAGE_SUCCESS,
@@ -247,3 +251,31 @@ def test_deaths_are_counted_by_place() -> None:
     tally.deaths["at shim.running (power)"] += 1
     assert "shim.running" not in too_few(tally.deaths, 3)
     assert too_few(tally.deaths, 4)["shim.running"] == 3
+
+
+def make_chain(count: int) -> list[AuditRecord]:
+    chain: list[AuditRecord] = []
+    end = AuditHead()
+    for number in range(count):
+        record = AuditRecord(project_id="p", action="Approve", subject=f"d{number}")
+        chain.append(seal(record, end))
+        end = head_of(chain[-1])
+    return chain
+
+
+def test_a_broken_audit_and_a_change_without_a_record_are_found(tmp_path: Path) -> None:
+    chain = make_chain(3)
+    heads = [head_of(each) for each in chain]
+    log = tmp_path / "log"
+    lines = [json.dumps({"event": "audit.head", "head": format_head(each)}) for each in heads]
+    log.write_text("\n".join([*lines, lines[0][:60]]))  # the last one is cut off
+    logged = list(audited.read_heads(log))
+    assert logged == heads
+    done = [("Approve", "d0"), ("Approve", "d2")]
+
+    assert list(audited.find_violations(chain, heads[-1], logged, done)) == []
+    for wrong in (chain[:-1], chain[1:], [chain[0], chain[2]]):
+        [found] = audited.find_violations(wrong, head_of(wrong[-1]), logged, ())
+        assert found.promise == "audit"
+    [found] = audited.find_violations(chain, heads[-1], logged, [*done, ("Cancel", "d1")])
+    assert "Cancel of d1 has no record" in found.sentence

@@ -35,7 +35,7 @@ def test_no_place_is_listed_twice() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from piped.report.journal import Journal
+from pipecd_piped.report.journal import Journal
 from pathlib import Path
 from pipecd_wire.pipedservice.service_pb2 import ReportStatRequest
 journal = Journal(Path(sys.argv[1]))

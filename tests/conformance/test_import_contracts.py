@@ -62,13 +62,13 @@ def test_the_contracts_hold(tree: Path) -> None:
             id="a plugin that reaches past the SDK",
         ),
         pytest.param(
-            "packages/pipectl/src/pipectl/output.py",
-            "import pipectl.commands.piped",
+            "packages/pipectl/src/pipecd_pipectl/output.py",
+            "import pipecd_pipectl.commands.piped",
             "No cycles between siblings",
             id="circular",
         ),
         pytest.param(
-            "packages/pipectl/src/pipectl/client.py",
+            "packages/pipectl/src/pipecd_pipectl/client.py",
             "import grpc",
             "Only pipecd_wire knows grpc.aio",
             id="grpc outside the wire package",

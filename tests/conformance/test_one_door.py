@@ -18,19 +18,20 @@ DOOR: Final = "packages/runtime/src/pipecd_runtime"
 
 STARTS: Final = {
     f"{DOOR}/process.py": "the door",
-    "packages/pipectl/src/pipectl/pluginfile/boot.py": (
+    "packages/pipectl/src/pipecd_pipectl/pluginfile/boot.py": (
         "is copied into plugin files and runs under any Python, without us; it becomes another"
         " Python, and starts nothing"
     ),
     "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/runner.py": (
         "runs without our packages, for its start to be quick; starts the shell of a script"
     ),
+    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/template.py": "forks itself, a shim",
 }
 """Where a process may start, and why."""
 
 TRUSTED: Final = {
     f"{DOOR}/arguments.py": "the door",
-    "packages/piped/src/piped/programs/process.py": (
+    "packages/piped/src/pipecd_piped/programs/process.py": (
         "the command line of a plugin, put together in command.py of paths, ports and our JSON"
     ),
     "packages/sdk/src/pipecd_sdk/kit/shell.py": "a plain text there is the plugin author's own",

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,25 @@ from pipecd_test_support.programs import GO_PLUGIN
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.toml"))
+PROFILES = sorted(ROOT.glob("plugins/*/conformance*.yaml"))
+
+
+def find_program(profile: Path) -> Path:
+    """The plugin of a profile; a folder with several has a profile for each."""
+    project = tomllib.loads((profile.parent / "pyproject.toml").read_text())["project"]
+    name = profile.stem.replace("conformance", project["name"])
+    assert name in project["scripts"]
+    return BIN / name
 
 
 @pytest.mark.parametrize("agent", ["ours", "go"])
-@pytest.mark.parametrize("name", PLUGINS)
-def test_our_plugins_pass_the_kit(name: str, agent: str) -> None:
-    profile = ROOT / "plugins" / name / "conformance.yaml"
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda file: find_program(file).name)
+def test_our_plugins_pass_the_kit(profile: Path, agent: str) -> None:
     way = ["--as-go-agent"] if agent == "go" else []
     command = ["plugin", "test", *way, "--output", "json", "--profile", str(profile), "--"]
 
     done = subprocess.run(
-        [BIN / "pipectl", *command, BIN / f"pipecd-plugin-{name}"],
+        [BIN / "pipectl", *command, find_program(profile)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -36,6 +44,16 @@ def test_our_plugins_pass_the_kit(name: str, agent: str) -> None:
     assert [each for each in cases if each["outcome"] == "BROKEN"] == []
     assert sum(each["outcome"] == "HOLDS" for each in cases) >= 15
     assert done.returncode == 0
+
+
+def test_every_command_of_a_plugin_has_a_profile() -> None:
+    commands = {
+        name
+        for file in ROOT.glob("plugins/*/pyproject.toml")
+        for name in tomllib.loads(file.read_text())["project"]["scripts"]
+    }
+
+    assert {find_program(profile).name for profile in PROFILES} == commands
 
 
 LEAVING = """

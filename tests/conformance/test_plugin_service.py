@@ -8,6 +8,19 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
+from pipecd_piped.controlplane.client import ControlPlane
+from pipecd_piped.plugins import PluginBackend, ToolsFolder
+from pipecd_piped.plugins.management import (
+    ManagementApi,
+    PluginSession,
+    authenticator_of,
+    endpoints_of,
+)
+from pipecd_piped.plugins.running import RunningStages
+from pipecd_piped.programs.port import private_port
+from pipecd_piped.report.logs import SpooledStageLogs
+from pipecd_piped.report.metadata import MetadataStores
+from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
 from pipecd_sdk import CommandKind, Metadata, SharedObjects
 from pipecd_sdk._glue.piped import (
     ApplicationObjects,
@@ -34,14 +47,6 @@ from pipecd_test_support.plugin_world import GivenCommands, PluginControlPlane, 
 from pipecd_wire.headers import PLUGIN_TOKEN_HEADER
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.rpc import connect, serving
-from piped.controlplane.client import ControlPlane
-from piped.plugins import PluginBackend, ToolsFolder
-from piped.plugins.management import ManagementApi, PluginSession, authenticator_of, endpoints_of
-from piped.plugins.running import RunningStages
-from piped.programs.port import private_port
-from piped.report.logs import SpooledStageLogs
-from piped.report.metadata import MetadataStores
-from piped.secrets import KnownSecrets, OpenedSecrets
 
 
 async def keep_nothing(_application_id: str, _method: str, _request: Message) -> None:

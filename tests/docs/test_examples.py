@@ -4,7 +4,6 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.folder_processes import end_all_in
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -71,14 +71,3 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
     assert "-<h1>by hand</h1>" in output, "the drift"
     assert "+<h1>three</h1>" in output, "the preview"
     assert not (tmp_path / "there").exists()
-
-
-def end_all_in(folder: Path) -> None:
-    """End what still runs in a folder: the programs that the commands started in the background."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cwd").readlink().is_relative_to(folder):
-                    os.kill(int(entry.name), signal.SIGKILL)
-            except OSError:
-                continue  # it has ended, or is somebody else's

@@ -22,7 +22,9 @@ def environment(folder: Path) -> dict[str, str]:
     # `addsitedir` and not a plain path: editable distributions are found by their own .pth files.
     (packages / "here.pth").write_text(f"import site; site.addsitedir({here!r})\n")
     beside = Path(sys.executable).parent
-    return {**os.environ, "PATH": f"{folder / 'bin'}:{beside}:{os.environ['PATH']}"}
+    # The build backend is installed here too: nothing is fetched.
+    pip = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    return {**os.environ, **pip, "PATH": f"{folder / 'bin'}:{beside}:{os.environ['PATH']}"}
 
 
 @pytest.mark.timeout(900)  # it builds, installs and walks all cases twice

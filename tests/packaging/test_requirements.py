@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib.metadata import distribution
 from itertools import chain
 from pathlib import Path
@@ -32,16 +33,20 @@ def written(name: str, *extras: str) -> list[Requirement]:
     return [Requirement(text) for text in texts]
 
 
-def all_written() -> list[Requirement]:
-    """What anything here needs: to run, with all extras, to be built, to be tested."""
-    found: list[Requirement] = []
+def written_for_running() -> list[Requirement]:
+    """What running from a checkout needs: with all extras, and to be installed from its source."""
+    found = [Requirement("editables")]
     for name, document in PROJECTS.items():
         found += written(name, *document["project"].get("optional-dependencies", {}))
         found += map(Requirement, document["build-system"]["requires"])
-    for line in (ROOT / "requirements-dev.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            found.append(Requirement(line))
     return [each for each in found if each.name not in PROJECTS]
+
+
+def all_written() -> list[Requirement]:
+    """What anything here needs: to run, to be built, to be tested."""
+    lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    developing = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return [*written_for_running(), *developing]
 
 
 def third_parties(name: str, *extras: str) -> set[str]:
@@ -62,10 +67,10 @@ def third_parties(name: str, *extras: str) -> set[str]:
     return found
 
 
-def needed() -> set[str]:
+def needed(written: Iterable[Requirement]) -> set[str]:
     """All third parties that are needed, those of third parties included, on any Python of ours."""
     found: set[str] = set()
-    waiting = [(each.name, frozenset(each.extras)) for each in all_written()]
+    waiting = [(each.name, frozenset(each.extras)) for each in written]
     while waiting:
         name, extras = waiting.pop()
         key = canonicalize_name(name)
@@ -94,7 +99,9 @@ def pins(file: str) -> dict[str, str]:
     return {canonicalize_name(line.partition("==")[0]): line.partition("==")[2] for line in lines}
 
 
-LOCKED = pins("requirements.lock")
+RUNNING = pins("requirements.lock")
+DEVELOPING = pins("requirements-dev.lock")
+LOCKED = RUNNING | DEVELOPING
 
 
 def test_every_requirement_is_pinned_to_a_version_that_it_allows() -> None:
@@ -109,15 +116,27 @@ def test_every_pin_has_hashes_and_no_address() -> None:
         assert hashes, name
         assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
         assert re.fullmatch(r"[0-9A-Za-z.]+", version), name
-    assert "://" not in (ROOT / "requirements.lock").read_text()
+    for file in ("requirements.lock", "requirements-dev.lock"):
+        assert "://" not in (ROOT / file).read_text()
 
 
-def test_the_lock_has_the_versions_of_the_constraints() -> None:
-    assert {name: pin.split()[0] for name, pin in LOCKED.items()} == pins("constraints.txt")
+def test_the_locks_have_the_versions_of_the_constraints() -> None:
+    for lock, constraints in (
+        (RUNNING, "constraints.txt"),
+        (DEVELOPING, "constraints-dev.txt"),
+    ):
+        assert {name: pin.split()[0] for name, pin in lock.items()} == pins(constraints)
 
 
 def test_all_that_is_needed_is_pinned_and_nothing_else() -> None:
-    assert LOCKED.keys() == needed()
+    assert LOCKED.keys() == needed(all_written())
+
+
+def test_running_installs_no_tool_of_developers() -> None:
+    """Test tools are more than half of all that there is, and a newcomer waits for it."""
+    assert RUNNING.keys() == needed(written_for_running())
+    assert not RUNNING.keys() & DEVELOPING.keys()
+    assert {"pytest", "mypy", "ruff"} <= DEVELOPING.keys()
 
 
 def test_the_sdk_alone_needs_four_packages() -> None:
@@ -129,7 +148,7 @@ def test_a_plugin_needs_no_more_than_the_sdk(name: str) -> None:
     assert third_parties(f"pipecd-plugin-{name}") == SDK_NEEDS
 
 
-@pytest.mark.parametrize("name", ["pipecd-piped", "pipecd-controlplane", "pipectl"])
+@pytest.mark.parametrize("name", ["pipecd-piped", "pipecd-controlplane", "pipecd-pipectl"])
 def test_a_program_brings_what_the_model_needs_for_it(name: str) -> None:
     assert third_parties(name) >= SDK_NEEDS | {"cryptography", "google-re2"}
 

@@ -7,39 +7,39 @@ runs isolated, and has its places in its own code. `@` stands for `.before` and 
 
 _FUNCTIONS = {
     # What piped gets from git, and the trees that stages work in.
-    "piped.git-fetch@": ("piped.git.mirror", "MirrorFolder.fetch"),
-    "piped.tree-switch@": ("piped.source.worktree", "Worktree.checkout"),
-    "piped.tree-checked-out.before": ("piped.source.worktree", "write_dot_git"),
-    "piped.tree-back.before": ("piped.source.provider", "SourceProvider._give_back"),
+    "piped.git-fetch@": ("pipecd_piped.git.mirror", "MirrorFolder.fetch"),
+    "piped.tree-switch@": ("pipecd_piped.source.worktree", "Worktree.checkout"),
+    "piped.tree-checked-out.before": ("pipecd_piped.source.worktree", "write_dot_git"),
+    "piped.tree-back.before": ("pipecd_piped.source.provider", "SourceProvider._give_back"),
     # A commit becomes a deployment, which is planned.
-    "piped.create@": ("piped.trigger.calls", "ControlPlaneCalls.create"),
-    "piped.plan@": ("piped.plan.planner", "Planner.plan"),
-    "piped.planned.after": ("piped.report.statuses", "StatusReporter.report_planned"),
+    "piped.create@": ("pipecd_piped.trigger.calls", "ControlPlaneCalls.create"),
+    "piped.plan@": ("pipecd_piped.plan.planner", "Planner.plan"),
+    "piped.planned.after": ("pipecd_piped.report.statuses", "StatusReporter.report_planned"),
     # A stage is begun, executed, told.
-    "piped.stage.before": ("piped.schedule.stages", "StageRunner.run"),
-    "piped.execute@": ("piped.schedule.stage", "execute_on"),
-    "piped.stage-told.after": ("piped.schedule.stages", "StageRunner._end"),
-    "piped.completed@": ("piped.report.statuses", "StatusReporter.report_completed"),
+    "piped.stage.before": ("pipecd_piped.schedule.stages", "StageRunner.run"),
+    "piped.execute@": ("pipecd_piped.schedule.stage", "execute_on"),
+    "piped.stage-told.after": ("pipecd_piped.schedule.stages", "StageRunner._end"),
+    "piped.completed@": ("pipecd_piped.report.statuses", "StatusReporter.report_completed"),
     # The journal of reports, and their delivery.
-    "piped.outbox-append@": ("piped.report.journal", "Journal.put"),
-    "piped.outbox-sync@": ("piped.report.journal", "Journal.sync"),
-    "piped.outbox-taken@": ("piped.report.journal", "Journal.mark_delivered"),
-    "piped.outbox-rewrite@": ("piped.report.journal", "Journal._rewrite"),
-    "piped.deliver@": ("piped.controlplane.client", "ControlPlane.deliver_named"),
+    "piped.outbox-append@": ("pipecd_piped.report.journal", "Journal.put"),
+    "piped.outbox-sync@": ("pipecd_piped.report.journal", "Journal.sync"),
+    "piped.outbox-taken@": ("pipecd_piped.report.journal", "Journal.mark_delivered"),
+    "piped.outbox-rewrite@": ("pipecd_piped.report.journal", "Journal._rewrite"),
+    "piped.deliver@": ("pipecd_piped.controlplane.client", "ControlPlane.deliver_named"),
     # What the control plane pushes, and the lease, whose epoch is kept.
-    "piped.push@": ("piped.controlplane.watch", "Watch._take"),
-    "piped.lease@": ("piped.controlplane.epoch", "write_epoch"),
+    "piped.push@": ("pipecd_piped.controlplane.watch", "Watch._take"),
+    "piped.lease@": ("pipecd_piped.controlplane.epoch", "write_epoch"),
     # What plugins ask of piped.
-    "piped.plugin-start.after": ("piped.programs.process", "_start"),
-    "piped.log-taken.after": ("piped.report.logs", "SpooledStageLogs.report"),
-    "piped.log-closed@": ("piped.report.logs", "SpooledStageLogs.checkpoint"),
-    "piped.log-append@": ("piped.report.spool", "Spool.append"),
-    "piped.log-sent@": ("piped.report.spool", "Spool.mark_delivered"),
-    "piped.metadata-saved.after": ("piped.report.metadata", "Values.put"),
+    "piped.plugin-start.after": ("pipecd_piped.programs.process", "_start"),
+    "piped.log-taken.after": ("pipecd_piped.report.logs", "SpooledStageLogs.report"),
+    "piped.log-closed@": ("pipecd_piped.report.logs", "SpooledStageLogs.checkpoint"),
+    "piped.log-append@": ("pipecd_piped.report.spool", "Spool.append"),
+    "piped.log-sent@": ("pipecd_piped.report.spool", "Spool.mark_delivered"),
+    "piped.metadata-saved.after": ("pipecd_piped.report.metadata", "Values.put"),
     # The records of scripts go when their deployment has ended.
-    "piped.records-removed@": ("piped.scripts.records", "forget"),
+    "piped.records-removed@": ("pipecd_piped.scripts.records", "forget"),
     # What lives of a stage is ended before anything follows it.
-    "piped.scripts-end@": ("piped.scripts.ending", "RunningScripts.end"),
+    "piped.scripts-end@": ("pipecd_piped.scripts.ending", "RunningScripts.end"),
     # A stage in any plugin.
     "plugin.stage@": ("pipecd_sdk._execution", "execute"),
     "plugin.log-closed@": ("pipecd_sdk._glue.stage_log", "StageLogSender._finish"),
@@ -55,7 +55,11 @@ for _name, _function in _FUNCTIONS.items():
     ):
         WRAPPED[_place] = _function
 
-LATER = ("piped.scripts-end.before", "piped.scripts-end.after")
+LATER = (
+    "piped.scripts-end.before",
+    "piped.scripts-end.after",
+    "control plane.ReportProgress",
+)
 """Drawn beside the others: a place among them would change what older seeds draw."""
 
 AT_START = frozenset(

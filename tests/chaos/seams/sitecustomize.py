@@ -24,7 +24,7 @@ from chaos_wrapped import WRAPPED  # type: ignore[import-not-found] # it is besi
 from pipecd_plugin_scriptrun.shim.chaos import hit
 
 CLOCK = "pipecd_sdk.clock"
-OURS = {"piped", "pipecd_controlplane", "__main__"}
+OURS = {"pipecd_piped", "pipecd_controlplane", "__main__"}
 MODULES = {module for module, _ in WRAPPED.values()} | {CLOCK}
 
 

@@ -25,13 +25,14 @@ from pipecd_wire.webservice import service_pb2 as web
 TABLE = json.loads(Path(__file__).with_name("wire.json").read_text())["packages"]
 
 CALLERS = {
-    "grpc.service.apiservice.APIService": rights_pb2.API_KEY,
-    "grpc.service.pipedservice.PipedService": rights_pb2.PIPED,
-    "grpc.service.webservice.WebService": rights_pb2.SESSION,
-    "grpc.plugin.deploymentapi.v1alpha1.DeploymentService": rights_pb2.AGENT,
-    "grpc.plugin.livestateapi.v1alpha1.LivestateService": rights_pb2.AGENT,
-    "grpc.plugin.planpreviewapi.v1alpha1.PlanPreviewService": rights_pb2.AGENT,
-    "grpc.piped.service.PluginService": rights_pb2.PLUGIN,
+    # Upstream's takes keys only: a person who is signed in with pipectl calls it, too.
+    "grpc.service.apiservice.APIService": [rights_pb2.API_KEY, rights_pb2.SESSION],
+    "grpc.service.pipedservice.PipedService": [rights_pb2.PIPED],
+    "grpc.service.webservice.WebService": [rights_pb2.SESSION],
+    "grpc.plugin.deploymentapi.v1alpha1.DeploymentService": [rights_pb2.AGENT],
+    "grpc.plugin.livestateapi.v1alpha1.LivestateService": [rights_pb2.AGENT],
+    "grpc.plugin.planpreviewapi.v1alpha1.PlanPreviewService": [rights_pb2.AGENT],
+    "grpc.piped.service.PluginService": [rights_pb2.PLUGIN],
 }
 FILES = [api, piped, web, deployment, livestate, planpreview, plugin]
 
@@ -79,14 +80,14 @@ def test_the_right_of_a_session_is_upstreams_extension() -> None:
     assert rbac_pb2.rbac.containing_type == descriptor_pb2.MethodOptions.DESCRIPTOR
 
 
-def test_every_service_of_the_table_has_one_kind_of_caller() -> None:
+def test_every_service_of_the_table_has_its_kinds_of_caller() -> None:
     declared = {
         service.full_name: list(service.GetOptions().Extensions[rights_pb2.callers])
         for file in FILES
         for service in file.DESCRIPTOR.services_by_name.values()
     }
 
-    assert declared == {service: [caller] for service, caller in CALLERS.items()}
+    assert declared == CALLERS
     assert declared.keys() == {
         f"{package}.{service}" for package, held in TABLE.items() for service in held["services"]
     }
@@ -116,6 +117,31 @@ def test_every_rpc_of_the_api_service_needs_its_role() -> None:
         READ_WRITE, rights_pb2.READ_WRITE
     )
     assert len(roles) == 23
+
+
+# What the console may do with the same right; these have another name there, or none.
+NOT_IN_THE_CONSOLE = {
+    "RenameApplicationConfigFile": "APPLICATION:UPDATE",
+    "UpdateApplicationDeployTargets": "APPLICATION:UPDATE",
+    "RegisterEvent": "EVENT:CREATE",
+    "RequestPlanPreview": "APPLICATION:UPDATE",
+    "GetPlanPreviewResults": "APPLICATION:GET",
+    "Encrypt": "APPLICATION:UPDATE",  # GenerateApplicationSealedSecret
+    "ListStageLogs": "DEPLOYMENT:GET",  # GetStageLog
+}
+
+
+def test_a_session_needs_the_same_right_as_for_the_same_call_of_the_console() -> None:
+    service = api.DESCRIPTOR.services_by_name["APIService"]
+    consoles = web.DESCRIPTOR.services_by_name["WebService"].methods_by_name
+    for method in service.methods:
+        own = method.GetOptions()
+        right = said(own.Extensions[rbac_pb2.rbac])
+        assert right == NOT_IN_THE_CONSOLE.get(method.name, RBAC.get(method.name)), method.name
+        if method.name not in NOT_IN_THE_CONSOLE:
+            same = consoles[method.name].GetOptions()
+            labels = rights_pb2.checks_labels
+            assert own.Extensions[labels] == same.Extensions[labels], method.name
 
 
 WITHOUT_LEASE = {
@@ -151,21 +177,56 @@ CHECKS_LABELS = {
         "SkipStage",
         "ApproveStage",
     },
-    "pipecd.api.v1.ApplicationService": {"GetLiveState"},
+    "grpc.service.apiservice.APIService": {
+        "SyncApplication",
+        "GetApplication",
+        "ListApplications",
+        "UpdateApplication",
+        "DeleteApplication",
+        "EnableApplication",
+        "DisableApplication",
+        "UpdateApplicationDeployTargets",
+        "GetDeployment",
+        "ListDeployments",
+        "ListStageLogs",
+    },
+    "pipecd.api.v1.ApplicationService": {
+        "SyncApplication",
+        "GetLiveState",
+        "OpenResource",
+        "GetApplicationControl",
+        "ListApplicationControls",
+        "GetCommandOutcome",
+        "ReleaseHold",
+        "ReleasePin",
+        "RollBackApplication",
+        "SetFreeze",
+    },
     "pipecd.api.v1.DeploymentService": {
         "ApproveStage",
         "SkipStage",
         "CancelDeployment",
         "WatchDeployment",
         "FollowStageLog",
+        "ExplainWait",
+        "ListQueue",
+        "GetDeploymentRecord",
+        "RetryStage",
+        "RollBackDeployment",
     },
 }
+
+OWN_RIGHT = {"pipecd.api.v1.ApplicationService": {"OpenResource"}}
 
 
 @pytest.mark.parametrize(
     ("option", "expected"),
-    [(rights_pb2.without_lease, WITHOUT_LEASE), (rights_pb2.checks_labels, CHECKS_LABELS)],
-    ids=["without_lease", "checks_labels"],
+    [
+        (rights_pb2.without_lease, WITHOUT_LEASE),
+        (rights_pb2.checks_labels, CHECKS_LABELS),
+        (rights_pb2.own_right, OWN_RIGHT),
+    ],
+    ids=["without_lease", "checks_labels", "own_right"],
 )
 def test_these_rpcs_and_no_others_are_marked(option: Any, expected: dict[str, set[str]]) -> None:
     """A further one gives a right to callers who did not have it."""

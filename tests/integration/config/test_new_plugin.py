@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pipectl.cli import cli
+from pipecd_pipectl.cli import cli
 
 ROOT = Path(__file__).parents[3]
 PARTS = (
@@ -21,6 +21,7 @@ PARTS = (
     "packages/model/src",
     "tests/support/pyproject.toml",
     "requirements.lock",
+    "requirements-dev.lock",
     "pyproject.toml",
     "Makefile",
 )
@@ -101,7 +102,9 @@ def test_the_generators_write_all_that_follows_from_a_plugin(changed: set[str]) 
 
 @pytest.mark.usefixtures("changed")
 def test_lint_knows_a_new_plugin_that_is_not_installed(tree: Tree) -> None:
-    assert "1 file, 0 errors, 0 warnings" in tree.pipectl("lint", HEAD + STAGES % ("SAMPLE", "5m"))
+    said = tree.pipectl("lint", HEAD + STAGES % ("SAMPLE", "5m"))
+    assert "1 file, 0 errors, 1 warning" in said
+    assert "of the plugin 'sample', which is not installed here" in said
     told = tree.pipectl("lint", HEAD + STAGES % ("SAMPLE", "5x"))
     assert "6:46: spec.pipeline.stages[0].with.duration: not a duration: '5x'" in told
 
@@ -133,5 +136,10 @@ def test_the_import_contracts_and_the_type_checker_know_a_new_plugin(tree: Tree)
 
 
 def test_make_installs_and_checks_a_new_plugin(tree: Tree) -> None:
-    assert "-e ./plugins/sample" in tree.run("make", "--dry-run", "setup")
+    listing = (
+        "import install, pathlib; print(*install.own_folders(pathlib.Path(), developing=False))"
+    )
+    tools = f"import sys; sys.path.insert(0, 'tools'); {listing}"
+    assert "plugins/sample" in tree.run(sys.executable, "-c", tools).split()
+    assert "tools/install.py" in tree.run("make", "--dry-run", "setup")
     assert "plugins/sample/src" in tree.run("make", "--dry-run", "types")

@@ -32,6 +32,7 @@ GROUPS = {
     "chunks": ["chunk-trickle", "chunk-extensions"],
     "answers": ["pipelining", "no-reading"],
     "frames": ["settings-flood", "ping-flood", "continuation-flood", "empty-frames"],
+    "hooks": ["forged-hooks", "unfinished-hooks"],
     "calls": ["rapid-reset", "many-streams", "refused-calls", "wrong-keys"],
 }
 UNDER_TLS = ["tls-half-hello", "tls-half-open", "tls-half-requests"]

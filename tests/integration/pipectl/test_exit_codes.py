@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from pipecd_test_support.stub_server import StubServer, serving_stub
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.headers import IDEMPOTENCY_KEY_HEADER, TRIGGERED_DEPLOYMENT_ID
-from pipecd_wire.model import command_pb2, deployment_pb2
+from pipecd_wire.model import application_pb2, command_pb2, deployment_pb2, piped_pb2
 from pipecd_wire.pipecd.api import api_pb2
 
 PIPECTL = Path(sys.executable).with_name("pipectl")
@@ -107,17 +107,37 @@ def test_an_interrupted_wait_ends_with_130() -> None:
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=LIMIT_SECONDS)
 
-    assert (process.returncode, told.strip()) == (130, "interrupted")
+    assert (process.returncode, told.splitlines()[-1]) == (130, "interrupted")
 
 
-HANDLED = {
+HANDLED: dict[str, list[Message]] = {
     "GetCommand": [
         pb.GetCommandResponse(
             command=command_pb2.Command(
                 status=command_pb2.COMMAND_SUCCEEDED, metadata={TRIGGERED_DEPLOYMENT_ID: "d"}
             )
         )
-    ]
+    ],
+    "GetApplication": [
+        pb.GetApplicationResponse(application=application_pb2.Application(id="a", piped_id="p"))
+    ],
+    "GetDeployment": [
+        pb.GetDeploymentResponse(
+            deployment=deployment_pb2.Deployment(
+                id="d",
+                stages=[
+                    deployment_pb2.PipelineStage(
+                        id="s", name="ANALYSIS", status=deployment_pb2.STAGE_RUNNING
+                    )
+                ],
+            )
+        )
+    ],
+    "ListPipeds": [
+        api_pb2.ListPipedsResponse(
+            pipeds=[api_pb2.ListPipedsResponse.Item(piped=piped_pb2.Piped(id="p", name="agent"))]
+        )
+    ],
 }
 CHANGES: list[tuple[str, tuple[str, ...], Message]] = [
     (
@@ -138,7 +158,34 @@ CHANGES: list[tuple[str, tuple[str, ...], Message]] = [
         ("piped", "restart-plugin", "--piped-id", "p", "--plugin", "wait"),
         api_pb2.RestartPluginResponse(),
     ),
+    ("DeletePiped", ("piped", "delete", "--piped-id", "p"), api_pb2.DeletePipedResponse()),
+    ("UpdatePiped", ("piped", "update", "agent", "--desc", "x"), pb.UpdatePipedResponse()),
+    (
+        "UpdateApplicationDeployTargets",
+        ("application", "update", "--app-id", "a", "--deploy-target", "files=east"),
+        pb.UpdateApplicationDeployTargetsResponse(),
+    ),
+    (
+        "RenameApplicationConfigFile",
+        ("application", "update", "--app-id", "a", "--config-file-name", "other.yaml"),
+        pb.RenameApplicationConfigFileResponse(),
+    ),
+    (
+        "UpdateApplication",
+        ("application", "update", "--app-id", "a", "--piped", "agent"),
+        pb.UpdateApplicationResponse(),
+    ),
+    (
+        "SkipStage",
+        ("deployment", "skip", "--deployment-id", "d", "--stage", "analysis"),
+        api_pb2.SkipStageResponse(),
+    ),
     ("SyncApplication", ("application", "sync", "--app-id", "a"), pb.SyncApplicationResponse()),
+    (
+        "SyncApplication",
+        ("application", "sync", "--app-id", "a", "--strategy", "quick"),
+        api_pb2.SyncApplicationResponse(),
+    ),
     (
         "EnableApplication",
         ("application", "enable", "--app-id", "a"),
@@ -180,3 +227,21 @@ def test_a_call_that_only_reads_has_no_idempotency_key() -> None:
     assert done.returncode == 0, done.stderr
     ((_, metadata),) = server.calls
     assert IDEMPOTENCY_KEY_HEADER not in metadata
+
+
+def test_targets_that_are_lost_on_the_way_to_another_piped_are_told() -> None:
+    application = application_pb2.Application(id="a", name="hello", piped_id="p")
+    application.deploy_targets_by_plugin["files"].deploy_targets.extend(["east", "west"])
+    answers: dict[str, list[Message]] = {
+        "GetApplication": [pb.GetApplicationResponse(application=application)],
+        "ListPipeds": HANDLED["ListPipeds"],
+        "UpdateApplication": [pb.UpdateApplicationResponse()],
+    }
+    with serving_stub(StubServer(answers=answers)) as server:
+        done = run(server, "application", "update", "--app-id", "a", "--piped", "agent")
+
+    assert done.returncode == 1
+    assert (
+        "pipectl application update hello --deploy-target files=east --deploy-target files=west"
+        in done.stderr
+    )

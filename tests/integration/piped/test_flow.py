@@ -214,3 +214,32 @@ async def test_the_masked_configuration_is_known_and_the_key_is_not(
         "dummy",
     }
     assert json.dumps(shared_site.key) not in shared_site.log_text()
+
+
+async def test_a_setting_without_effect_is_said_on_the_page_and_in_the_log_until_it_is_gone(
+    shared_site: PipedSite, shared_client: SiteClient
+) -> None:
+    """And the deployment goes on: it is a note, not a fault."""
+    idle = {"driftDetection": {"ignoreFields": ["v1:ConfigMap:default:a#data"]}}
+    shared_site.commit_application("idle", [script("true")], **ON_COMMIT, **idle)
+    application_id = await shared_client.register("idle")
+    request = external.GetApplicationRequest(application_id=application_id)
+
+    def ask() -> Awaitable[external.GetApplicationResponse]:
+        return call(shared_client.api.GetApplication, request)
+
+    sentence = "spec.driftDetection has no effect: no field is left out of the comparison yet"
+    await eventually(ask, lambda it: sentence in it.application.sync_state.reason)
+    [made] = await deployments_of(shared_client, application_id, 1)
+    assert (await shared_client.completed(made.id)).status == pb.DEPLOYMENT_SUCCESS
+    said = [
+        line["warning"]
+        for line in shared_site.events()
+        if line["event"] == "application.file_odd" and "idle/" in line["warning"]
+    ]
+    assert [text.partition(" ")[2] for text in said] == [
+        "spec.driftDetection: has no effect: no field is left out of the comparison yet"
+    ], "once for a version of the file"
+
+    shared_site.commit_application("idle", [script("true")], **ON_COMMIT)
+    await eventually(ask, lambda it: sentence not in it.application.sync_state.reason)

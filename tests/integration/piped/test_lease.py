@@ -13,6 +13,7 @@ import pytest
 
 from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
 
@@ -103,6 +104,38 @@ async def test_of_two_instances_one_works_and_the_other_takes_over_from_a_goodby
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
     assert site.records() == ["first began", "first ended"]
     assert told(twin, "deployment.finished", deployment=begun)
+
+
+async def test_an_instance_that_waits_does_not_change_what_is_known_of_the_one_at_work(
+    site: PipedSite, client: SiteClient, twin_of: Callable[[PipedSite], PipedSite]
+) -> None:
+    """Not while it waits; from a goodbye on it is the one at work, and offline after its own."""
+    twin = twin_of(site)
+    site.configure("wait")
+    site.start()
+    await until(lambda: told(site, "lease.held"), site)
+
+    async def look() -> tuple[str, list[str]]:
+        answer = await call(client.pipeds.ListPipeds, own.ListPipedsRequest())
+        [mine] = [each.piped for each in answer.pipeds if each.piped.id == site.piped_id]
+        return Piped.ConnectionStatus.Name(mine.status), [each.name for each in mine.plugins]
+
+    async def wait_for(status: str, *plugins: str) -> None:
+        with twin.explained():
+            async with asyncio.timeout(LIMIT):
+                while await look() != (status, list(plugins)):  # noqa: ASYNC110 - other processes
+                    await asyncio.sleep(0.05)
+
+    await wait_for("ONLINE", "wait")
+    site.configure("waitapproval")  # its twin reads the file now
+    twin.start()
+    await until(lambda: told(twin, "lease.elsewhere"), twin)
+    assert await look() == ("ONLINE", ["wait"])
+
+    assert await site.stop() == 0
+    await wait_for("ONLINE", "waitapproval")
+    assert await twin.stop() == 0
+    assert await look() == ("OFFLINE", ["waitapproval"]), "at once, without a wait"
 
 
 async def test_an_instance_on_the_same_data_folder_has_the_lease_at_once(

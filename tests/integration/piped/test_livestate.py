@@ -178,3 +178,41 @@ async def test_nothing_is_known_of_an_application_that_only_runs_scripts(site: P
         assert refused.value.status == "NOT_FOUND"
         shown = pipectl(site, *LIVE, "--app-id", application_id)
         assert "nothing is known yet" in shown
+
+
+async def test_an_application_names_its_targets_in_its_file(site: PipedSite) -> None:
+    """It was registered without any: its file alone says where it is deployed and looked at."""
+    east, west = site.folder / "east", site.folder / "west"
+    site.configure(
+        {
+            "name": "files",
+            "deployTargets": [
+                {"name": each.name, "config": {"path": str(each)}} for each in (east, west)
+            ],
+        }
+    )
+    document = {
+        "apiVersion": "pipecd.dev/v1beta1",
+        "kind": "Application",
+        "spec": {
+            "name": "page",
+            "plugins": {"files": {"source": "public"}},
+            "deployTargets": {"files": ["west"]},
+        },
+    }
+    site.commit(
+        {
+            "page/app.pipecd.yaml": json.dumps(document),
+            "page/public/index.html": "<h1>one</h1>\n",
+        }
+    )
+    site.start()
+    async with site.client() as client:
+        application_id = await client.register("page")
+        with site.explained():
+            await until(client, application_id, lambda it: it.sync_state.status == pb.SYNCED)
+        shown = pipectl(site, *LIVE, "--app-id", application_id)
+
+    assert "index.html" in shown
+    assert (west / "current" / "index.html").read_text() == "<h1>one</h1>\n"
+    assert not east.exists()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_piped.scripts.ending import RunningScripts
+from pipecd_piped.scripts.records import forget
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 from pipecd_wire.rpc import CallError
-from piped.scripts.ending import RunningScripts
-from piped.scripts.records import forget
 
 LIMIT = 60
 DEPLOYMENT = "deployment-1"

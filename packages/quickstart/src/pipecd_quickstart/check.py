@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipecd quickstart --check`: runs the steps of a new user and prints what was seen.
+"""`pipecd quickstart --check`: types what is suggested to a new user and prints what was seen.
 
 Every row of the table is read back from what the scripts wrote themselves and from the public API.
 """
 
 import asyncio
 import contextlib
+import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -19,6 +20,23 @@ from pipecd_model.deployment import is_completed
 from pipecd_model.errors import TimedOutError
 from pipecd_quickstart import example
 from pipecd_quickstart.session import QuickstartSession
+from pipecd_quickstart.suggestions import (
+    APPROVE,
+    BREAK,
+    CANCEL,
+    CHANGE,
+    DRIFT,
+    LOOK,
+    MEND,
+    PUBLISH,
+    SEE_DRIFT,
+    STOP,
+    choose_suggestions,
+    find_pipectl,
+    is_waiting_for_approval,
+)
+from pipecd_runtime import process as child
+from pipecd_runtime.process import own, word
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import application_pb2, deployment_pb2
 from pipecd_wire.pipecd.api import api_pb2
@@ -27,8 +45,11 @@ from pipecd_wire.rpc import call, stream
 STEP_LIMIT_SECONDS: Final = 60.0
 """Seconds for any one step; far more than it takes, so that a slow machine passes too."""
 
+EXIT_CODES: Final = {SEE_DRIFT: 1}
+"""What commands end with, if not with 0: a difference is 1, as with `diff`."""
+
 SLEEPER: Final = """\
-echo $$ > "{out}/sleeper.pid"
+echo $$ > {out}/sleeper.pid
 sleep 300
 """
 
@@ -48,23 +69,63 @@ class Row:
 
 
 class JourneyCheck:
-    """Runs the steps that a new user takes, and records what was seen at each."""
+    """Types what is suggested to a new user, and records what was seen at each step."""
 
     def __init__(self, session: QuickstartSession) -> None:
         self._session = session
         self._folder = session.folder
-        self._hello = session.applications["hello"]
+        self._typed: dict[str, str] = {}
+        """By command: what it printed."""
+        self._verify = {
+            PUBLISH: self._verify_publish,
+            LOOK: self._verify_look,
+            CHANGE: self._verify_change,
+            BREAK: self._verify_rollback,
+            MEND: self._verify_change,
+            CANCEL: self._verify_cancel,
+            DRIFT: self._verify_sync,
+        }
         self.rows: list[Row] = []
 
     async def walk(self) -> None:
-        first = await self._deploy()
-        await self._approve(first)
-        await self._commit()
-        await self._break()
-        await self._cancel()
+        await self._deploy()
+        for suggestion in choose_suggestions(self._folder, is_waiting=True):
+            started = time.monotonic()
+            for command in suggestion.commands:
+                await self._wait_before(command)
+                await self._type(command)
+            await self._verify[suggestion](started)
         await self._website()
+        await self._cancel_running()
 
-    async def _deploy(self) -> str:
+    async def _wait_before(self, command: str) -> None:
+        """Waits as a person does, for what the first terminal shows."""
+        if command in {APPROVE, STOP}:
+            deployment_id = await self._deployment_of("hello", example.commit_hash(self._folder))
+            await self._wait_until(deployment_id, is_waiting_for_approval)
+        elif command == SEE_DRIFT:
+            await self._wait_for_sync_status("OUT_OF_SYNC")
+
+    async def _type(self, command: str) -> None:
+        """Types a command into a shell, in the example repository."""
+        started = time.monotonic()
+        shell = (*own("sh", "-c"), word(f"{find_pipectl(self._folder)}\n{command}"))
+        process = await child.start(
+            shell,
+            env=child.operator_environment(),
+            cwd=self._folder.repository,
+            stdout=child.PIPE,
+            stderr=child.STDOUT,
+        )
+        async with _limit(f"{command!r} has not ended"):
+            output, _ = await process.communicate()
+        self._typed[command] = printed = output.decode(errors="replace")
+        expected = f"exit {EXIT_CODES.get(command, 0)}"
+        seen = f"exit {process.returncode}"
+        seen = seen if seen == expected else f"{seen}: {printed.strip()}"
+        self._row(f"$ {command}", expected, seen, started)
+
+    async def _deploy(self) -> None:
         started = time.monotonic()
         head = example.commit_hash(self._folder)
         notify = await self._deployment_of("notify", head)
@@ -72,43 +133,36 @@ class JourneyCheck:
         self._row("deploy: notify (runs, RFC form)", "SUCCESS", _status(ended), started)
         self._row("  its script wrote", f"deployed {head}", self._wrote("notify", head), started)
         hello = await self._deployment_of("hello", head)
-        waiting = await self._wait_until(hello, _waits_for_approval)
+        waiting = await self._wait_until(hello, is_waiting_for_approval)
         self._row(
             "deploy: hello (with.run) waits for approval",
             "SCRIPT_RUN=SUCCESS WAIT=SUCCESS WAIT_APPROVAL=RUNNING SCRIPT_RUN=NOT_STARTED_YET",
             _stages(waiting, rollback=False),
             started,
         )
-        return hello
 
-    async def _approve(self, deployment_id: str) -> None:
-        started = time.monotonic()
+    async def _verify_publish(self, started: float) -> None:
         head = example.commit_hash(self._folder)
-        ended = await self._approve_and_wait(deployment_id)
-        self._row("approve", "SUCCESS", _status(ended), started)
+        ended = await self._wait_ended("hello", head)
+        self._row("  it ends", "SUCCESS", _status(ended), started)
         wanted = f"build {head}, publish {head}"
         self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
         log = await self._log_of(ended, "SCRIPT_RUN", 3)
         self._row("  its log says", "True", str("published: hello, world" in log), started)
 
-    async def _commit(self) -> None:
-        started = time.monotonic()
-        example.write(self._folder, "hello/message.txt", "hello again\n")
-        head = example.commit(self._folder, "Say it again")
-        deployment_id = await self._deployment_of("hello", head)
-        await self._wait_until(
-            deployment_id, lambda d: d.status != deployment_pb2.DEPLOYMENT_PENDING
-        )
-        self._row("commit starts the next deployment", head, head, started)
-        ended = await self._approve_and_wait(deployment_id)
-        self._row("  approved, it ends", "SUCCESS", _status(ended), started)
+    async def _verify_look(self, started: float) -> None:
+        get, logs = (self._typed[command] for command in LOOK.commands)
+        self._row("  get shows its status", "True", str("SUCCESS" in get), started)
+        self._row("  logs show what it wrote", "True", str("published: hello" in logs), started)
 
-    async def _break(self) -> None:
-        started = time.monotonic()
-        example.write(self._folder, "hello/publish.sh", "exit 1\n")
-        head = example.commit(self._folder, "Break it")
-        ended = await self._approve_and_wait(await self._deployment_of("hello", head))
-        self._row("break a script", "FAILURE", _status(ended), started)
+    async def _verify_change(self, started: float) -> None:
+        ended = await self._wait_ended("hello", example.commit_hash(self._folder))
+        self._row("  the next deployment ends", "SUCCESS", _status(ended), started)
+
+    async def _verify_rollback(self, started: float) -> None:
+        head = example.commit_hash(self._folder)
+        ended = await self._wait_ended("hello", head)
+        self._row("  it fails", "FAILURE", _status(ended), started)
         self._row(
             "  rollback, in pipeline order",
             "SCRIPT_RUN_ROLLBACK=SUCCESS SCRIPT_RUN_ROLLBACK=SUCCESS",
@@ -118,10 +172,24 @@ class JourneyCheck:
         wanted = f"build {head}, publish {head}, undo-build {head}, undo-publish {head}"
         self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
 
-    async def _cancel(self) -> None:
+    async def _verify_cancel(self, started: float) -> None:
+        head = example.commit_hash(self._folder)
+        ended = await self._wait_ended("hello", head)
+        self._row("  it is cancelled", "CANCELLED", _status(ended), started)
+        wanted = f"build {head}, undo-build {head}"
+        self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
+
+    async def _verify_sync(self, started: float) -> None:
+        drift = self._typed[SEE_DRIFT]
+        self._row("  diff shows the drift", "True", str("by hand" in drift), started)
+        self._row("  then", "SYNCED", await self._wait_for_sync_status("SYNCED"), started)
+        pages = [example.page(self._folder, region) for region in example.REGIONS]
+        self._row("  both show", "Hello from version 1", " / ".join(dict.fromkeys(pages)), started)
+
+    async def _cancel_running(self) -> None:
         started = time.monotonic()
-        text = example.HELLO.format(out=self._folder.out)
-        sleeper = SLEEPER.format(out=self._folder.out)
+        text = example.hello_file(self._folder)
+        sleeper = SLEEPER.format(out=shlex.quote(str(self._folder.out)))
         example.write(self._folder, "hello/sleeper.sh", sleeper)
         broken = text.replace('echo "building: $(cat message.txt)"', "sh ./sleeper.sh")
         example.write(self._folder, "hello/app.pipecd.yaml", broken)
@@ -151,15 +219,6 @@ class JourneyCheck:
         pages = [example.page(self._folder, region) for region in example.REGIONS]
         self._row("  both show", "Hello from version 2", " / ".join(dict.fromkeys(pages)), started)
         self._row("  what runs", "SYNCED", await self._wait_for_sync_status("SYNCED"), started)
-        started = time.monotonic()
-        file = self._folder.site("east") / "current" / "index.html"
-        file.write_text(example.PAGE.format(number="somebody else"))
-        self._row(
-            "  edited by hand",
-            "OUT_OF_SYNC",
-            await self._wait_for_sync_status("OUT_OF_SYNC"),
-            started,
-        )
 
     async def _wait_for_sync_status(self, wanted: str) -> str:
         """Waits for a sync status of the website; returns the one that was seen last."""
@@ -173,10 +232,9 @@ class JourneyCheck:
                     await asyncio.sleep(0.1)
         return seen
 
-    async def _approve_and_wait(self, deployment_id: str) -> deployment_pb2.Deployment:
-        await self._wait_until(deployment_id, _waits_for_approval)
-        request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
-        await call(self._session.deployments.ApproveStage, request)
+    async def _wait_ended(self, application: str, commit: str) -> deployment_pb2.Deployment:
+        """Waits until the deployment of a commit is completed."""
+        deployment_id = await self._deployment_of(application, commit)
         return await self._wait_until(deployment_id, lambda d: is_completed(d.status))
 
     async def _deployment_of(self, application: str, commit: str) -> str:
@@ -264,14 +322,6 @@ async def _limit(what: str) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise TimedOutError(f"{what} within {STEP_LIMIT_SECONDS:g}s") from None
-
-
-def _waits_for_approval(deployment: deployment_pb2.Deployment) -> bool:
-    return any(
-        stage.status == deployment_pb2.STAGE_RUNNING
-        and stage.available_operation == deployment_pb2.MANUAL_OPERATION_APPROVE
-        for stage in deployment.stages
-    )
 
 
 def _status(deployment: deployment_pb2.Deployment) -> str:

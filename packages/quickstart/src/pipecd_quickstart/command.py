@@ -2,57 +2,103 @@
 """The command line of the quickstart, and what it does when a person presses Ctrl-C."""
 
 import asyncio
+import shlex
+import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import click
 
+from pipecd_model.errors import StateError
 from pipecd_quickstart.check import check
+from pipecd_quickstart.disk import check_space, explaining_disk, watch_space
 from pipecd_quickstart.folder import QuickstartFolder
-from pipecd_quickstart.narrate import Narrator, say
+from pipecd_quickstart.keys import help_keys
+from pipecd_quickstart.narrate import Narrator
+from pipecd_quickstart.printing import say
 from pipecd_quickstart.processes import RunningProgram
-from pipecd_quickstart.session import QuickstartSession, open_session
+from pipecd_quickstart.session import QuickstartSession, connect_to, open_session
+from pipecd_quickstart.suggestions import choose_suggestions, format_suggestions, is_open
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.rpc import call
+
+DEFAULT_FOLDER: Final = Path("pipecd-quickstart")
 
 
 @click.command()
 @click.option(
     "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default=None,
     help="Where everything is kept. Default: ./pipecd-quickstart; for --check a temporary folder.",
 )
+@click.option("--next", "show_next", is_flag=True, help="Show again what to try next, and end.")
 @click.option("--clean", is_flag=True, help="Remove what a former quickstart left, and end.")
 @click.option("--check", "check_it", is_flag=True, help="Walk the journey by itself; exit 0 or 1.")
-def quickstart(*, data_dir: Path | None, clean: bool, check_it: bool) -> None:
+def quickstart(*, data_dir: Path | None, show_next: bool, clean: bool, check_it: bool) -> None:
     """Start control plane, piped and plugins here, and make a first deployment.
 
-    Ctrl-C stops everything; running scripts are waited for, and a second Ctrl-C ends them. A second
-    start goes on with what is there.
+    While it runs, h shows what to try next. Ctrl-C stops everything; running scripts are waited
+    for, and a second Ctrl-C ends them. A second start goes on with what is there.
     """
-    if clean:
-        folder = QuickstartFolder(data_dir or Path("pipecd-quickstart"))
-        folder.clean()
-        click.echo(f"removed {folder.root}")
-    elif check_it and data_dir is not None:
-        raise click.exceptions.Exit(0 if asyncio.run(_check(QuickstartFolder(data_dir))) else 1)
-    elif check_it:
+    if show_next + clean + check_it > 1:
+        raise click.UsageError("--next, --clean and --check exclude each other")
+    if check_it and data_dir is None:
         with tempfile.TemporaryDirectory(prefix="pipecd-quickstart-") as temporary:
-            good = asyncio.run(_check(QuickstartFolder(Path(temporary) / "data")))
+            good = _check(QuickstartFolder(Path(temporary) / "data"))
         raise click.exceptions.Exit(0 if good else 1)
-    else:
-        asyncio.run(_run(QuickstartFolder(data_dir or Path("pipecd-quickstart"))))
+    folder = QuickstartFolder(data_dir or DEFAULT_FOLDER)
+    if check_it:
+        raise click.exceptions.Exit(0 if _check(folder) else 1)
+    with explaining_disk(folder.root):
+        if clean:
+            folder.clean()
+            click.echo(f"removed {folder.root}")
+        elif show_next:
+            click.echo(asyncio.run(_show_next(folder)))
+        else:
+            with folder.locked():
+                asyncio.run(_run(folder))
 
 
-async def _check(folder: QuickstartFolder) -> bool:
-    if folder.root.exists() and not folder.is_new:
-        raise click.UsageError("--check needs a fresh folder: run with --clean first")
-    async with open_session(folder) as running:
-        return await check(running)
+def _check(folder: QuickstartFolder) -> bool:
+    if not folder.is_new:
+        raise StateError("--check needs a fresh folder", hint="run with --clean first")
+
+    async def walk() -> bool:
+        async with open_session(folder) as running:
+            return await check(running)
+
+    with explaining_disk(folder.root), folder.locked():
+        check_space(folder.root)
+        return asyncio.run(walk())
+
+
+async def _show_next(folder: QuickstartFolder) -> str:
+    """Returns what works now in the quickstart of a folder. Raises StateError if it is stopped."""
+    folder.require()
+    start = _command_line(folder)
+    if not folder.is_running():
+        raise StateError(
+            f"the quickstart in {str(folder.root)!r} is stopped", hint=f"start it with `{start}`"
+        )
+    memory = folder.recall()
+    async with connect_to(folder, f"127.0.0.1:{memory.port}") as channel:
+        request = pb.ListDeploymentsRequest(limit=50)
+        answer = await call(APIServiceStub(channel).ListDeployments, request)
+    return _suggestions(
+        folder, list(answer.deployments), again=f"To see this again: {start} --next"
+    )
 
 
 async def _run(folder: QuickstartFolder) -> None:
-    say("starting the control plane, piped and its plugins …")
+    check_space(folder.root)
+    say("starting the control plane")
     async with open_session(folder) as running:
         say(f"control plane http://{running.address}, data in {folder.root}", colour="green")
         narrator = Narrator(running)
@@ -61,15 +107,18 @@ async def _run(folder: QuickstartFolder) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _request_stop, running, stop)
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(narrator.run())
-            suggesting = tasks.create_task(_suggest(running, narrator))
-            watching = [
-                tasks.create_task(_notice_death(program, stop))
-                for program in (running.server, running.piped)
+            background = [
+                tasks.create_task(narrator.run()),
+                tasks.create_task(_suggest(running, narrator)),
+                tasks.create_task(watch_space(folder.root)),
+                *(
+                    tasks.create_task(_notice_death(program, stop))
+                    for program in (running.server, running.piped)
+                ),
             ]
             await stop.wait()
             await running.piped.wait()
-            for task in (telling, suggesting, *watching):
+            for task in background:
                 task.cancel()
         say("stopped; start again and everything goes on")
 
@@ -88,22 +137,30 @@ def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
 
 
 async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
-    """Prints what to try next, once a deployment waits for approval."""
-    deployment = await narrator.waits_for_approval()
+    """Prints what to try next: once nothing goes on by itself, and whenever a person asks."""
     folder = running.folder
-    repository = folder.repository
-    website = running.applications.get("website", "ID")
-    click.echo(
-        f"""
-What to try next, in another terminal:
-  approve it  {folder.pipectl} deployment approve --deployment-id {deployment}
-  change it   echo again > {repository}/hello/message.txt && git -C {repository} commit -am change
-  break it    echo 'exit 1' >> {repository}/hello/publish.sh && git -C {repository} commit -am break
-  see it run  {folder.pipectl} application get --live --app-id {website}
-  let it drift  echo hand-made > {folder.site("east")}/current/index.html
-              {folder.pipectl} application diff --app-id {website}
-"""
-    )
+    asked = asyncio.Event()
+    async with help_keys(asked) as has_keys:
+        again = "Press h to see this again. Ctrl-C stops everything."
+        again = again if has_keys else f"To see this again: {_command_line(folder)} --next"
+        await narrator.wait_settled()
+        while True:
+            click.echo(_suggestions(folder, narrator.open_deployments, again=again))
+            asked.clear()
+            await asked.wait()
+
+
+def _suggestions(folder: QuickstartFolder, deployments: list[Deployment], *, again: str) -> str:
+    is_waiting = any(each.application_name == "hello" and is_open(each) for each in deployments)
+    suggestions = choose_suggestions(folder, is_waiting=is_waiting)
+    return format_suggestions(folder, suggestions, again=again)
+
+
+def _command_line(folder: QuickstartFolder) -> str:
+    """Returns what to type for this quickstart, with the `pipecd` that runs now."""
+    this = sys.argv[0]
+    name = "pipecd" if shutil.which("pipecd") == this else this
+    return f"{shlex.quote(name)} quickstart --data-dir {shlex.quote(str(folder.root))}"
 
 
 async def _notice_death(program: RunningProgram, stop: asyncio.Event) -> None:

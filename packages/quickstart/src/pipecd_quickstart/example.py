@@ -7,7 +7,7 @@ The website is deployed to two folders by the plugin `files`, the platform that 
 from pathlib import Path
 
 from pipecd_model.errors import PipecdError
-from pipecd_quickstart.folder import QuickstartFolder
+from pipecd_quickstart.folder import QuickstartFolder, quote_for_yaml
 from pipecd_runtime.process import (
     Argument,
     join_option,
@@ -18,6 +18,8 @@ from pipecd_runtime.process import (
 )
 
 BRANCH = "main"
+BREAKING = "exit 1"
+"""The line that breaks the script that publishes hello."""
 
 # The documented form: `with.run`, `with.env`, `with.onRollback`.
 HELLO = """\
@@ -33,7 +35,7 @@ spec:
         desc: Build what message.txt says
         with:
           env:
-            OUT: "{out}/hello.txt"
+            OUT: {out}
           run: |
             echo "building: $(cat message.txt)"
             echo "build $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
@@ -48,7 +50,7 @@ spec:
         desc: Publish
         with:
           env:
-            OUT: "{out}/hello.txt"
+            OUT: {out}
           run: |
             echo "publish $SR_TRIGGERED_COMMIT_HASH" >> "$OUT"
             sh ./publish.sh
@@ -74,12 +76,12 @@ spec:
     stages:
       - name: SCRIPT_RUN
         env:
-          OUT: "{out}/notify.txt"
+          OUT: {out}
         runs:
           - "echo successfully deployed $SR_APPLICATION_NAME"
-          - "echo deployed $SR_TRIGGERED_COMMIT_HASH >> $OUT"
+          - 'echo deployed $SR_TRIGGERED_COMMIT_HASH >> "$OUT"'
         runsOnRollback:
-          - "echo failed-to-deploy $SR_TRIGGERED_COMMIT_HASH >> $OUT"
+          - 'echo failed-to-deploy $SR_TRIGGERED_COMMIT_HASH >> "$OUT"'
 """
 
 # Two folders play two regions: one gets a change first.
@@ -125,13 +127,36 @@ def create(folder: QuickstartFolder) -> None:
     # The repository has an author of its own, so that commits work where git has none configured.
     _git(folder, *own("config", "user.name", "PipeCD quickstart"))
     _git(folder, *own("config", "user.email", "quickstart@localhost"))
-    write(folder, "hello/app.pipecd.yaml", HELLO.format(out=folder.out))
+    # What a person has set for all repositories does not stop a commit in this one.
+    _git(folder, *own("config", "commit.gpgSign", "false"))
+    _git(folder, *own("config", "core.hooksPath", ".git/hooks"))
+    write(folder, "hello/app.pipecd.yaml", hello_file(folder))
     write(folder, "hello/message.txt", "hello, world\n")
     write(folder, "hello/publish.sh", PUBLISH)
-    write(folder, "notify/app.pipecd.yaml", NOTIFY.format(out=folder.out))
+    write(
+        folder,
+        "notify/app.pipecd.yaml",
+        NOTIFY.format(out=quote_for_yaml(folder.out / "notify.txt")),
+    )
     write(folder, "website/app.pipecd.yaml", WEBSITE)
     write(folder, "website/public/index.html", PAGE.format(number="version 1"))
     commit(folder, "Say hello")
+
+
+def hello_file(folder: QuickstartFolder) -> str:
+    """Returns the application file of hello."""
+    return HELLO.format(out=quote_for_yaml(folder.out / "hello.txt"))
+
+
+def is_broken(folder: QuickstartFolder) -> bool:
+    """Returns whether the script that publishes hello has a line that lets it fail."""
+    file = folder.repository / "hello" / "publish.sh"
+    return file.is_file() and any(line == BREAKING for line in file.read_text().splitlines())
+
+
+def has_application(folder: QuickstartFolder, name: str) -> bool:
+    """Returns whether the repository has an application; it may be older than this example."""
+    return (folder.repository / name / "app.pipecd.yaml").is_file()
 
 
 def write(folder: QuickstartFolder, path: str, text: str) -> None:

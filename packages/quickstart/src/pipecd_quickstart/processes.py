@@ -21,6 +21,14 @@ START_LIMIT_SECONDS: Final = 60.0
 OUR_VARIABLES: Final = (PLUGIN_CACHE_VARIABLE, CHAOS_PREFIX)
 """The PIPECD_ variables of this process that its programs inherit."""
 
+STOP_SECONDS: Final = 20.0
+"""Seconds for a program to end when it is asked to."""
+
+FAILED_STOP_SECONDS: Final = 4.0
+"""The same when the quickstart has failed: nothing is left to be waited for."""
+
+LONGEST_LINE: Final = 400
+
 LISTENING: Final = "pipecd server listening on "
 
 
@@ -33,7 +41,10 @@ def program(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
-        raise PipecdError(f"the program {name!r} is not installed", hint="run `make setup`")
+        raise PipecdError(
+            f"the program {name!r} is not installed",
+            hint="install it: `pipx install pipecd`, or `make setup` in a checkout",
+        )
     return found
 
 
@@ -61,9 +72,11 @@ class RunningProgram:
         return await self._process.wait()
 
     def failure(self) -> ProgramEndedError:
-        tail = self.log.read_text(errors="replace").splitlines()[-5:]
+        """Returns an error with the last thing that the program said."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        said = lines[-1].strip().removeprefix("error: ")[:LONGEST_LINE] if lines else "no word"
         return ProgramEndedError(
-            f"{self.name} ended with code {self._process.returncode}: " + " | ".join(tail),
+            f"{self.name} ended with code {self._process.returncode}: {said}",
             hint=f"its log is {self.log}",
         )
 
@@ -72,7 +85,7 @@ class RunningProgram:
 async def running(
     name: str, arguments: Sequence[Argument], log: Path
 ) -> AsyncIterator[RunningProgram]:
-    """Runs a program while the block runs; then sends SIGTERM, and SIGKILL after 20 seconds."""
+    """Runs a program while the block runs; then sends SIGTERM, and SIGKILL when that takes long."""
     # A session of its own: a Ctrl-C in the terminal reaches the quickstart alone, which stops the
     # others in their order.
     with log.open("ab") as sink:
@@ -83,16 +96,22 @@ async def running(
             env=child.operator_environment(also=OUR_VARIABLES) | {"PYTHONUNBUFFERED": "1"},
         )
     started = RunningProgram(name, process, log)
+    limit = FAILED_STOP_SECONDS
     try:
         yield started
+        limit = STOP_SECONDS
     finally:
-        started.signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(20):
-                await started.wait()
-        except TimeoutError:
-            started.signal(signal.SIGKILL)
+        await _end(started, limit)
+
+
+async def _end(started: RunningProgram, limit: float) -> None:
+    started.signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(limit):
             await started.wait()
+    except TimeoutError:
+        started.signal(signal.SIGKILL)
+        await started.wait()
 
 
 async def listening_address(server: RunningProgram, *, since: int) -> str:

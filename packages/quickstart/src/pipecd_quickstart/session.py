@@ -2,14 +2,16 @@
 """A running quickstart: control plane, piped and plugins up, applications registered."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pipecd_model.errors import TimedOutError
 from pipecd_quickstart import example
-from pipecd_quickstart.folder import QuickstartFolder, SavedState
+from pipecd_quickstart.folder import QuickstartFolder, SavedState, quote_for_yaml
+from pipecd_quickstart.printing import say
 from pipecd_quickstart.processes import (
     ProgramEndedError,
     RunningProgram,
@@ -73,7 +75,7 @@ TARGET = """\
 PIPECTL = """\
 #!/bin/sh
 # pipectl, told where this quickstart is.
-PIPECTL_ADDRESS={address} PIPECTL_API_KEY_FILE='{key_file}' PIPECTL_INSECURE=1 exec '{pipectl}' "$@"
+PIPECTL_ADDRESS={address} PIPECTL_API_KEY_FILE={key_file} PIPECTL_INSECURE=1 exec {pipectl} "$@"
 """
 
 
@@ -94,15 +96,19 @@ class QuickstartSession:
 
 @asynccontextmanager
 async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSession]:
-    """Starts everything under the folder, with the state of an earlier start if there is one."""
-    folder.prepare()
+    """Starts everything under the folder, with the state of an earlier start if there is one.
+
+    The folder is locked by the caller.
+    """
     example.create(folder)
     async with (
         _server(folder) as (server, address),
-        connect(address, metadata=lambda: _credentials(folder)) as channel,
+        connect_to(folder, address) as channel,
     ):
         memory = folder.recall()
-        memory.port = int(address.rpartition(":")[2])
+        former, memory.port = memory.port, int(address.rpartition(":")[2])
+        if former not in {0, memory.port}:
+            say(f"another program listens on port {former} now: taking {memory.port}")
         api = APIServiceStub(channel)
         if not memory.piped_id:
             made = await call(
@@ -118,6 +124,7 @@ async def open_session(folder: QuickstartFolder) -> AsyncIterator[QuickstartSess
             *(*own("--insecure", "--data-dir"), word(folder.piped)),
             *own("--grace-period", "24h", "--live-state-interval", "2s"),
         )
+        say(f"starting piped and its plugins: {', '.join(PLUGINS)}")
         async with running("piped", arguments, folder.piped_log) as piped:
             await wait_until_ready(channel, piped)
             applications = ApplicationServiceStub(channel)
@@ -149,11 +156,21 @@ async def _server(folder: QuickstartFolder) -> AsyncIterator[tuple[RunningProgra
             try:
                 address = await listening_address(server, since=since)
             except ProgramEndedError:
-                if port == 0:
+                if port == 0 or not _is_port_taken(folder, since):
                     raise
                 continue
             yield server, address
             return
+
+
+def _is_port_taken(folder: QuickstartFolder, since: int) -> bool:
+    """Returns whether the server said, after byte `since` of its log, that its port is taken."""
+    return b"the port is taken" in folder.server_log.read_bytes()[since:]
+
+
+def connect_to(folder: QuickstartFolder, address: str) -> AbstractAsyncContextManager[Channel]:
+    """Connects to the control plane of a quickstart, as its administrator."""
+    return connect(address, metadata=lambda: _credentials(folder))
 
 
 def _credentials(folder: QuickstartFolder) -> list[tuple[str, str]]:
@@ -164,18 +181,23 @@ def _write_files(folder: QuickstartFolder, memory: SavedState, address: str) -> 
     folder.piped_config.write_text(
         PIPED_CONFIG.format(
             piped_id=memory.piped_id,
-            key_file=folder.piped_key,
+            key_file=quote_for_yaml(folder.piped_key),
             address=address,
             repository=REPOSITORY,
-            remote=folder.repository,
+            remote=quote_for_yaml(folder.repository),
             branch=example.BRANCH,
             targets="".join(
-                TARGET.format(region=region, path=folder.site(region)) for region in example.REGIONS
+                TARGET.format(region=region, path=quote_for_yaml(folder.site(region)))
+                for region in example.REGIONS
             ),
         )
     )
     folder.pipectl.write_text(
-        PIPECTL.format(address=address, key_file=folder.admin_key, pipectl=program("pipectl"))
+        PIPECTL.format(
+            address=address,
+            key_file=shlex.quote(str(folder.admin_key)),
+            pipectl=shlex.quote(program("pipectl")),
+        )
     )
     folder.pipectl.chmod(0o755)
 

@@ -18,6 +18,7 @@ from sqlalchemy import Executable, Table
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
+from pipecd_controlplane.store.auditing import find_audited_call, write_audited
 from pipecd_controlplane.store.changes import Change, OnCommit
 from pipecd_controlplane.store.database import (
     MAX_RUNS,
@@ -148,6 +149,12 @@ class AsyncDatabase:
                 await self._reading.execute("COMMIT")
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        call = find_audited_call()
+        if call is None:
+            return await self._write_shielded(work)
+        return await write_audited(self._write_shielded, call, work)
+
+    async def _write_shielded(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         # Whoever goes away must not leave a transaction open behind it.
         return await asyncio.shield(asyncio.ensure_future(self._write(work)))
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,8 +109,10 @@ async def besieged(
         admin = lines[3][-1].removeprefix("http://").removesuffix("/metrics")
         yield Besieged(process.pid, lines[0][-1], admin, folder, roots)
     finally:
+        # A server that has just ended by itself may be reaped before its code is known here.
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
         async with asyncio.timeout(LIMIT):
             await process.wait()
 

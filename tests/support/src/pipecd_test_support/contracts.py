@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from pipecd_piped.git import NoCommitError
+from pipecd_piped.plan.protocols import CommitSources, PluginCalls
+from pipecd_piped.plugins.state import Phase
 from pipecd_test_support.piped_parts import deployment
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, SyncStrategy
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.git import NoCommitError
-from piped.plan.protocols import CommitSources, PluginCalls
-from piped.plugins.state import Phase
 
 READY_SECONDS = 60.0
 """For a process that starts on a loaded machine."""

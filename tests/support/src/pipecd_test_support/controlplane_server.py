@@ -53,6 +53,7 @@ class ProgramClient:
     key: str
     api: "APIServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
+    applications: "api_pb2_grpc.ApplicationServiceAsyncStub"
     pipeds: "api_pb2_grpc.PipedServiceAsyncStub"
     project: "ProjectServiceAsyncStub"
     channel: Channel
@@ -95,6 +96,7 @@ class ServedControlPlane:
             key=key,
             api=apiservice_grpc.APIServiceStub(channel),
             deployments=api_pb2_grpc.DeploymentServiceStub(channel),
+            applications=api_pb2_grpc.ApplicationServiceStub(channel),
             pipeds=api_pb2_grpc.PipedServiceStub(channel),
             project=api_pb2_grpc.ProjectServiceStub(channel),
             channel=channel,

@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.audit import Audit, AuditFilter
+from pipecd_controlplane.store.auditing import AuditActor, AuditedCall, auditing
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import (
     ContentionError,
@@ -18,7 +20,9 @@ from pipecd_controlplane.store.database import (
     Transaction,
     View,
 )
+from pipecd_model.audit import ChainVerifier
 from pipecd_model.errors import StateError
+from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
 
 WAIT_SECONDS = 20
 
@@ -62,6 +66,22 @@ async def put_alarm(
     )
 
 
+def audit_call(action: str) -> AuditedCall:
+    actor = AuditActor(kind=AuditRecord.PERSON, name="ada")
+    return AuditedCall(project_id="ours", actor=actor, action=action, at=1)
+
+
+async def list_audit(database: Database) -> list[str]:
+    """Returns the actions of the chain, the oldest first; the chain must be whole."""
+    page = await Audit(database).page("ours", AuditFilter(oldest_first=True), limit=1000, cursor="")
+    verifier = ChainVerifier()
+    for record in page.items:
+        verifier.add(record)
+    verifier.finish(page.head)
+    assert verifier.broken is None
+    return [record.action for record in page.items]
+
+
 class DatabaseContract:
     """Inherited by the test class of each driver, which overrides the fixture `database`."""
 
@@ -95,6 +115,28 @@ class DatabaseContract:
         assert await database.write(work) == [True, False, True]
         row = await database.one(select(schema.project.c.data).where(schema.project.c.id == "p"))
         assert row == (b"1",)
+
+    async def test_what_an_audited_call_writes_is_committed_with_its_record(
+        self, database: Database
+    ) -> None:
+        async def failing(transaction: Transaction) -> None:
+            await add_project("bad")(transaction)
+            raise StateError("changed my mind")
+
+        async def write(name: str) -> None:
+            with auditing(audit_call(name)):
+                await database.write(add_project(name))
+                with pytest.raises(StateError):
+                    await database.write(failing)
+
+        names = [f"p{n:02}" for n in range(20)]
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(write(name))
+        await database.write(add_project("unaudited"))
+
+        assert sorted(await list_audit(database)) == names
+        assert await list_ids(database) == [*names, "unaudited"]
 
     async def test_an_upsert_replaces_the_named_columns_only(self, database: Database) -> None:
         await database.write(lambda transaction: put_alarm(transaction, "once", 1))

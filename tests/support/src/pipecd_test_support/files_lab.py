@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A commit's folder, directories to deploy to, and a harness of the files plugin between them."""
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pipecd_plugin_files.plugin import Files
 
+from pipecd_sdk import replace
 from pipecd_sdk.testing import NOON, StageHarness, deploy_target, example_deployment
 
 

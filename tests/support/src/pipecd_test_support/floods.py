@@ -134,6 +134,27 @@ async def no_reading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     await send(writer, b"GET /large.js HTTP/1.1\r\nhost: x\r\n\r\n")
 
 
+HOOK = (
+    b"POST /hooks/v1/default/none HTTP/1.1\r\nhost: x\r\nx-github-event: push\r\n"
+    b"x-hub-signature-256: sha256=" + b"0" * 64 + b"\r\n"
+)
+
+
+async def forged_hooks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Deliveries of no git host, as fast as they are answered."""
+    for _ in range(5_000):
+        await send(writer, HOOK + b"content-length: 2\r\n\r\n{}")
+        await reader.readuntil(b"\r\n\r\n")
+
+
+async def unfinished_hooks(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As large as a hook may be, but for its last byte."""
+    await send(writer, HOOK + f"content-length: {4 * MIB}\r\n\r\n".encode())
+    for _ in range(3):
+        await send(writer, b" " * MIB)
+    await send(writer, b" " * (MIB - 1))
+
+
 async def half_hello(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """The beginning of a TLS handshake that never goes on."""
     await send(writer, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -232,6 +253,8 @@ FLOODS = {
     "many-streams": Flood(many_streams, 20),
     "refused-calls": Flood(refused_calls, 20),
     "wrong-keys": Flood(wrong_keys, 20),
+    "forged-hooks": Flood(forged_hooks, 20),
+    "unfinished-hooks": Flood(unfinished_hooks, 40),
     "tls-half-hello": Flood(half_hello, 500),
     "tls-half-open": Flood(nothing, 500),
     "tls-half-requests": Flood(half_request, 200, under_tls=True),

@@ -178,6 +178,7 @@ class WalkThrough(Protocol):
         project: str = "shop",
         *,
         back_with: httpx2.AsyncClient | None = None,
+        **fields: str,
     ) -> httpx2.Response: ...
 
 
@@ -186,9 +187,10 @@ async def walk_through(
     project: str = "shop",
     *,
     back_with: httpx2.AsyncClient | None = None,
+    **fields: str,
 ) -> httpx2.Response:
     """Walks a browser through a sign-in; returns what the last step, the way back, got."""
-    begun = await browser.post("/auth/login", data={"project": project})
+    begun = await browser.post("/auth/login", data={"project": project, **fields})
     assert begun.status_code == 302, begun.text
     if begun.headers["location"] == "/":
         return begun

@@ -2,7 +2,8 @@
 """A small OCI registry: the part of the distribution API that pushing and pulling need.
 
 As strict as real ones where it matters: content has the digest it is sent under, and a manifest
-names only what is there. With `password` it gives out tokens, to anybody for reading.
+names only what is there. With `password` it gives out tokens, to anybody for reading unless it is
+private.
 """
 
 import base64
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from pipecd_test_support.web_server import Answer, Question, WebServer
 
-_PATH: Final = re.compile(r"/v2/(?P<name>.+?)/(?P<kind>manifests|blobs)/(?P<what>.+)")
+_PATH: Final = re.compile(r"/v2/(?P<name>.+?)/(?P<kind>manifests|blobs|tags)/(?P<what>.+)")
 USER: Final = "ada"
 
 
@@ -26,8 +27,15 @@ def digest_of(content: bytes) -> str:
 class OciRegistry(WebServer):
     """Keeps blobs and manifests of any repository in memory."""
 
-    def __init__(self, *, password: str = "", tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        password: str = "",
+        is_private: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         super().__init__(tls)
+        self._is_private = is_private
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
         """By repository and tag or digest: the type and the bytes."""
@@ -56,6 +64,9 @@ class OciRegistry(WebServer):
         if self._password and not self._may(question, needed):
             challenge = f'Bearer realm="{self.url}/token",service="test",scope="{needed}"'
             return Answer(status=401, headers={"WWW-Authenticate": challenge})
+        if kind == "tags":
+            tags = [tag for of, tag in self.manifests if of == name and ":" not in tag]
+            return Answer(body=json.dumps({"name": name, "tags": tags}).encode())
         if kind == "manifests":
             return self._manifest(question, name, what)
         if what.startswith("uploads"):
@@ -105,10 +116,12 @@ class OciRegistry(WebServer):
         return Answer(status=201)
 
     def _token(self, question: Question) -> Answer:
+        if question.method != "GET":
+            return Answer(status=405)  # clients that try OAuth first then ask as all do
         scope = question.query["scope"][0]
         login = base64.b64encode(f"{USER}:{self._password}".encode()).decode()
         known = question.headers.get("Authorization") == f"Basic {login}"
-        if "push" in scope and not known:
+        if ("push" in scope or self._is_private) and not known:
             return Answer(status=401)
         return Answer(body=json.dumps({"token": scope}).encode())
 

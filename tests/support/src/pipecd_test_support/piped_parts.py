@@ -14,6 +14,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -21,6 +22,22 @@ from typing import Any
 from google.protobuf.message import Message
 
 from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_piped.controlplane.lease import Lease
+from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
+from pipecd_piped.facts import Facts
+from pipecd_piped.git import NoCommitError
+from pipecd_piped.plan.planner import Planner
+from pipecd_piped.plugins.choose import choose
+from pipecd_piped.plugins.state import Phase, PluginState
+from pipecd_piped.report.commands import CommandInbox
+from pipecd_piped.report.journal import Journal
+from pipecd_piped.report.outbox import Outbox
+from pipecd_piped.report.statuses import StatusReporter
+from pipecd_piped.schedule.controller import Controller
+from pipecd_piped.schedule.gate import DeploymentGate
+from pipecd_piped.schedule.run import DeploymentRun
+from pipecd_piped.schedule.services import RunServices
+from pipecd_piped.schedule.turns import StageTurns
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.command_pb2 import Command
@@ -28,20 +45,6 @@ from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepos
 from pipecd_wire.pipecd.plugin import plugin_pb2
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
-from piped.controlplane.lease import Lease
-from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.facts import Facts
-from piped.git import NoCommitError
-from piped.plan.planner import Planner
-from piped.plugins.choose import choose
-from piped.plugins.state import Phase, PluginState
-from piped.report.commands import CommandInbox
-from piped.report.journal import Journal
-from piped.report.outbox import Outbox
-from piped.report.statuses import StatusReporter
-from piped.schedule.controller import Controller
-from piped.schedule.run import DeploymentRun
-from piped.schedule.services import RunServices
 
 LIMIT = 20
 """Seconds after which a test that waits has failed."""
@@ -258,6 +261,12 @@ class FakeSources:
         finally:
             self.open_now -= 1
 
+    @asynccontextmanager
+    async def reserve(
+        self, path: ApplicationGitPath, commits: Sequence[str]
+    ) -> AsyncIterator["FakeSources"]:
+        yield self
+
     async def list_changed_paths(self, path: ApplicationGitPath, old: str, new: str) -> list[str]:
         return self.changed
 
@@ -364,6 +373,7 @@ class World:
         *,
         journal: Journal | None = None,
         memory: Memory | None = None,
+        scripts_at_once: int = 0,
         **options: Any,
     ) -> None:
         self.plugins = plugins
@@ -385,6 +395,8 @@ class World:
         self.stored: dict[str, pb.Deployment] = {}
         self.stored_faults: list[PipecdError] = []
         """What the next questions for a stored deployment end with."""
+        self.gate = DeploymentGate(self.state, self.clock)
+        self.turns = StageTurns(self.gate, scripts=scripts_at_once)
         self.services = RunServices(
             planner=self.planner,
             plugins=plugins,
@@ -396,8 +408,10 @@ class World:
             successes=self.successes,
             permit=self.lease,
             scripts=self.scripts,
+            turns=self.turns,
             read_deployment=self._read_deployment,
             clock=self.clock,
+            state=self.state,
         )
         self.controller = Controller(
             self.state,
@@ -406,6 +420,7 @@ class World:
             self.start,
             self._read_deployment,
             self.lease,
+            gate=self.gate,
             **options,
         )
         self.runs: list[DeploymentRun] = []

@@ -90,6 +90,12 @@ class ServerProcess:
         self._process.terminate()
         self._process.wait(timeout=LIMIT)
 
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(timeout=LIMIT)
+
 
 def until(holds: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
     limit = time.monotonic() + LIMIT
@@ -197,8 +203,14 @@ class SiteClient:
         assert found is not None
         return found
 
-    async def cancel(self, deployment_id: str, **flags: bool) -> None:
-        request = own.CancelDeploymentRequest(deployment_id=deployment_id, **flags)
+    async def cancel(
+        self, deployment_id: str, *, force_rollback: bool = False, force_no_rollback: bool = False
+    ) -> None:
+        request = own.CancelDeploymentRequest(
+            deployment_id=deployment_id,
+            force_rollback=force_rollback,
+            force_no_rollback=force_no_rollback,
+        )
         await call(self.deployments.CancelDeployment, request)
 
     async def log(self, deployment: pb.Deployment, stage: pb.PipelineStage) -> list[str]:
@@ -385,6 +397,24 @@ class PipedSite:
         except Exception as error:
             error.add_note(self.log_text()[-8000:])
             raise
+
+    def pipectl(self, *arguments: str, code: int = 0) -> str:
+        """Run pipectl in a pipe; returns what it printed, of a failure the error."""
+        done = subprocess.run(
+            [BIN / "pipectl", *arguments],
+            env={
+                **os.environ,
+                "PIPECTL_ADDRESS": self.server.address,
+                "PIPECTL_API_KEY": self.server.admin_key,
+                "PIPECTL_INSECURE": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[SiteClient]:

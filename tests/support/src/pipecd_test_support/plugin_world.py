@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipecd_model.config import PluginConfig
+from pipecd_piped.plugins import Plugin, PluginBackend, PluginError, PluginHost, PluginLimits
+from pipecd_piped.programs.download import DownloadLimits
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import (
@@ -20,8 +22,6 @@ from pipecd_wire.model.deployment_pb2 import (
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.plugin.deploymentapi.api_pb2 import ExecutePluginInput
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, rpc
-from piped.plugins import Plugin, PluginBackend, PluginError, PluginHost, PluginLimits
-from piped.programs.download import DownloadLimits
 
 T = TypeVar("T")
 

@@ -5,16 +5,19 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf.message import Message
 
 from pipecd_controlplane.auth.caller import ApiKeyCaller
+from pipecd_controlplane.store.audit import AuditFilter
 from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.hooks import StoredHook
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_controlplane.usecases.roles import RIGHT_LABEL
 from pipecd_model.ids import new_id
 from pipecd_model.secrets import KeyPair
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -32,7 +35,8 @@ from pipecd_wire.model import (
     project_pb2,
 )
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.pipecd.api import access_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2
+from pipecd_wire.pipecd.control import control_pb2
 from pipecd_wire.rpc import call
 from pipecd_wire.rpc.handlers import Method
 
@@ -50,6 +54,12 @@ Rights = Mapping[
 # The role of their own that both projects have, held by the group `auditors`.
 AUDITOR: Rights = {Resource.API_KEY: {Action.LIST}, Resource.EVENT: {Action.LIST}}
 
+# Another one, held by the group `openers`: it opens resources, and does nothing else.
+OPENER = Action(
+    resources=[Resource(type=Resource.APPLICATION, labels={RIGHT_LABEL: "open-resources"})],
+    actions=[Action.GET],
+)
+
 
 @dataclass
 class Caller:
@@ -61,6 +71,8 @@ class Caller:
     metadata: list[tuple[str, str]] = field(default_factory=list)
     writes: bool = False
     may: Rights = field(default_factory=dict)
+    own_rights: Collection[int] = ()
+    """`pipecd.options.OwnRight`."""
 
     def is_allowed(self, method: Method) -> bool:
         if self.kind is None or self.kind not in method.callers:
@@ -69,8 +81,11 @@ class Caller:
             return self.writes or method.role == rights_pb2.READ_ONLY
         if self.kind == rights_pb2.SESSION:
             assert method.rbac is not None
+            if method.own_right:
+                return method.own_right in self.own_rights
             wanted = self.may.get(method.rbac.resource, set())
-            return bool(self.may) and (method.rbac.ignored or method.rbac.action in wanted)
+            has_role = bool(self.may or self.own_rights)
+            return has_role and (method.rbac.ignored or method.rbac.action in wanted)
         return True
 
 
@@ -129,6 +144,37 @@ class ProjectSide:
         )
         await self.stores.applications.add(application)
         return application.id
+
+    async def controlled(self, **parts: Any) -> str:
+        """An application with a hold, a pin or a freeze."""
+        application_id = await self.application()
+        control = control_pb2.ApplicationControl(application_id=application_id, **parts)
+
+        async def work(transaction: Transaction) -> None:
+            await self.stores.controls.change_in(
+                transaction, self.project_id, application_id, lambda _: control
+            )
+
+        await self.stores.database.write(work)
+        return application_id
+
+    async def set_rules(self, rules: control_pb2.ProjectRules) -> None:
+        """Give the project windows or an emergency stop."""
+
+        async def work(transaction: Transaction) -> None:
+            await self.stores.rules.change_in(
+                transaction, self.project_id, self.project_id, lambda _: rules
+            )
+
+        await self.stores.database.write(work)
+
+    async def take_lease(self) -> None:
+        """Let the piped be one that has watched, and so obeys commands of our own."""
+        await self.stores.leases.change(
+            self.project_id,
+            self.piped_id,
+            lambda known: replace(known, epoch=known.epoch + 1, instance_id="gone"),
+        )
 
     def new_deployment(self, application_id: str, **fields: Any) -> deployment_pb2.Deployment:
         return self.build.deployment(
@@ -248,19 +294,33 @@ class ProjectSide:
             version=application_live_state_pb2.ApplicationLiveStateVersion(timestamp=self.now()),
         )
 
-    async def live_state(self) -> str:
-        application_id = await self.application()
+    async def live_state(
+        self, *resources: application_live_state_pb2.ResourceState, **fields: Any
+    ) -> str:
+        """An application with a live state of these resources."""
+        application_id = await self.application(**fields)
+        snapshot = self.snapshot(application_id)
+        snapshot.application_live_state.resources.extend(resources)
 
         async def work(transaction: Transaction) -> None:
             await self.stores.live_states.change_in(
-                transaction,
-                self.project_id,
-                application_id,
-                lambda _known: self.snapshot(application_id),
+                transaction, self.project_id, application_id, lambda _known: snapshot
             )
 
         await self.stores.database.write(work)
         return application_id
+
+    async def hook(self) -> str:
+        """A hook whose secret nobody knows."""
+        hook = repositories_pb2.Hook(
+            id=new_id(),
+            project_id=self.project_id,
+            name=new_id(),
+            host=repositories_pb2.Hook.GITHUB,
+            created_at=self.now(),
+        )
+        await self.stores.hooks.add(StoredHook(hook=hook, secret=new_id()), most=2**31)
+        return hook.id
 
     async def api_key(self, **fields: Any) -> str:
         return await api_keys.generate(
@@ -319,6 +379,18 @@ class ProjectSide:
         agent = await self.plane.agent_with(self.project_id, self.piped_id, self.piped_key)
         await call(getattr(agent.service, name), request)
 
+    async def read_new_audit(self, after: int) -> list[api_pb2.AuditRecord]:
+        """Returns the audit records after one, with those of what was refused until now."""
+        await self.plane.running.gathered_audit.flush()
+        page = await self.stores.audit.page(
+            self.project_id, AuditFilter(oldest_first=True), limit=1000, cursor=f"after-{after}"
+        )
+        return page.items
+
+    async def read_audit_head(self) -> api_pb2.AuditHead:
+        page = await self.stores.audit.page(self.project_id, AuditFilter(), limit=1, cursor="")
+        return page.head
+
     def fingerprint(self) -> str:
         """All that is kept of this project, as one hash."""
         path = self.plane.running.data_dir / "pipecd.db"
@@ -328,8 +400,8 @@ class ProjectSide:
             for (table,) in sorted(names):
                 columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
                 column = "project_id" if "project_id" in columns else "id"
-                if column not in columns or table == "api_key_fact":
-                    continue  # when a key was used last is no secret of its project
+                if column not in columns or table in {"api_key_fact", "audit_record"}:
+                    continue  # when a key was used last, and who was refused, changes nothing
                 rows: Iterable[tuple[object, ...]] = connection.execute(
                     f"SELECT * FROM {table} WHERE {column} = ?",  # noqa: S608 - our own names
                     (self.project_id,),
@@ -355,9 +427,9 @@ async def add_side(plane: ServedControlPlane, project_id: str) -> ProjectSide:
             for resource, actions in AUDITOR.items()
         ]
         project.rbac_roles.append(project_pb2.ProjectRBACRole(name="Auditor", policies=policies))
-        project.user_groups.append(
-            project_pb2.ProjectUserGroup(sso_group="auditors", role="Auditor")
-        )
+        project.rbac_roles.append(project_pb2.ProjectRBACRole(name="Opener", policies=[OPENER]))
+        for group, role in (("auditors", "Auditor"), ("openers", "Opener")):
+            project.user_groups.append(project_pb2.ProjectUserGroup(sso_group=group, role=role))
         await plane.stores.projects.add_in(transaction, project)
 
     await plane.stores.database.write(work)

@@ -5,7 +5,7 @@ A test of the matrix names, for each RPC, how a valid request for existing thing
 is generated: which callers must succeed follows from what the protos declare and from the roles.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,12 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
 from pipecd_controlplane.usecases import api_keys, pipeds, sessions
+from pipecd_controlplane.usecases.gathered_audit import UNCHANGED
 from pipecd_test_support.project_side import AUDITOR, Action, Caller, ProjectSide, Resource, Rights
 from pipecd_test_support.rpc import StreamMethod, UnaryMethod
 from pipecd_wire.model import apikey_pb2
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.pipecd.api import access_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2
 from pipecd_wire.rpc import CallError, call, stream
 from pipecd_wire.rpc.channel import Channel
 from pipecd_wire.rpc.handlers import Method, describe
@@ -42,6 +43,12 @@ MAY: dict[str, Rights] = {
     "Viewer": {**SEEN_BY_ALL, Resource.APPLICATION: READ, Resource.DEPLOYMENT: READ},
 }
 
+
+ACTOR_KINDS: dict[int | None, int] = {
+    rights_pb2.API_KEY: api_pb2.AuditRecord.API_KEY,
+    rights_pb2.SESSION: api_pb2.AuditRecord.PERSON,
+    rights_pb2.PIPED: api_pb2.AuditRecord.PIPED,
+}
 
 MakeRequest = Callable[[ProjectSide], Awaitable[Message]]
 
@@ -96,13 +103,19 @@ class RightsMatrix:
             self.cells += 1
             if caller.is_allowed(method):
                 # Each gets things of its own: the one before may have used them up.
-                status, _ = await self.call(method, await make(self.ours), caller)
+                wanted = await make(self.ours)
+                end = (await self.ours.read_audit_head()).sequence
+                status, _ = await self.call(method, wanted, caller)
                 self._expect(status == "OK", method, caller, "own", status)
+                await self._judge_audit(method, caller, end, {"OK", UNCHANGED})
             else:
                 before = self.ours.fingerprint()
+                end = (await self.ours.read_audit_head()).sequence
                 status, _ = await self.call(method, request, caller)
                 refused = status in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
                 known = caller.kind is not None and caller.kind in method.callers
+                if known:
+                    await self._judge_audit(method, caller, end, {"PERMISSION_DENIED"})
                 self._expect(refused, method, caller, "own", status)
                 self._expect(
                     status == ("PERMISSION_DENIED" if known else "UNAUTHENTICATED"),
@@ -124,6 +137,23 @@ class RightsMatrix:
             self._expect(not told, method, caller, "foreign, told ours", status)
             same = before == self.ours.fingerprint()
             self._expect(same, method, caller, "foreign, changed ours", status)
+
+    async def _judge_audit(
+        self, method: Method, caller: Caller, end: int, outcomes: Collection[str]
+    ) -> None:
+        """Expect a record of what an audited RPC did, and of what was refused; else none."""
+        found = [
+            each
+            for each in await self.ours.read_new_audit(end)
+            if (each.service, each.action) == (method.service, method.name)
+        ]
+        is_wanted = method.is_audited or outcomes == {"PERMISSION_DENIED"}
+        told = f"{len(found)} audit records: {[each.outcome for each in found]}"
+        self._expect(bool(found) == is_wanted, method, caller, "audit", told)
+        for each in found:
+            right = each.outcome in outcomes and each.actor_kind == ACTOR_KINDS[caller.kind]
+            self._expect(right, method, caller, "audit", str(each))
+            self._expect(each.address == "127.0.0.1", method, caller, "audit, address", str(each))
 
     async def call(self, method: Method, request: Message, caller: Caller) -> tuple[str, bytes]:
         wire: Any = {
@@ -212,5 +242,17 @@ async def make_callers(side: ProjectSide) -> list[Caller]:
     ]
     for role in ("Admin", "Editor", "Viewer"):
         shown = cookie(await side.session(roles=(role,)))
-        listed.append(Caller(f"session {role}", rights_pb2.SESSION, shown, may=MAY[role]))
+        own = () if role == "Viewer" else (rights_pb2.OPEN_RESOURCES,)
+        listed.append(
+            Caller(f"session {role}", rights_pb2.SESSION, shown, may=MAY[role], own_rights=own)
+        )
+    opener = cookie(await side.session(groups=("openers",)))
+    listed.append(
+        Caller(
+            "custom role that only opens resources",
+            rights_pb2.SESSION,
+            opener,
+            own_rights=(rights_pb2.OPEN_RESOURCES,),
+        )
+    )
     return listed

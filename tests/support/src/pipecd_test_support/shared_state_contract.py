@@ -5,18 +5,33 @@ Two handles of one control plane. Where that is one process, they are the same o
 """
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.store.changes import Change, ChangeKind, project_topic
+from pipecd_controlplane.store.changes import Change, ChangeKind, piped_topic, project_topic
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.bus import Listener
 from pipecd_controlplane.usecases.ownership import Agent
-from pipecd_controlplane.usecases.shared_state import SharedState, Sighting
+from pipecd_controlplane.usecases.shared_state import (
+    LoginRequest,
+    NobodyAnswersError,
+    SharedState,
+    Sighting,
+)
 from pipecd_controlplane.usecases.vault import Vault
-from pipecd_model.errors import ConfigError, UnavailableError
+from pipecd_model.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    PipecdError,
+    TimedOutError,
+    UnavailableError,
+)
+from pipecd_wire.pipecd.push import push_pb2
 
 Replicas = tuple[SharedState, SharedState]
 
@@ -28,6 +43,15 @@ CHANGE = Change(kind=ChangeKind.PIPED, id="piped", project_id="ours")
 async def hear(listener: Listener) -> list[Change]:
     async with asyncio.timeout(WAIT_SECONDS):
         return await listener.wait_changes()
+
+
+async def _fail(asked: Coroutine[object, object, object]) -> Exception | None:
+    """Returns the error that it raises."""
+    try:
+        await asked
+    except PipecdError as error:
+        return error
+    return None
 
 
 class SharedStateContract:
@@ -65,6 +89,20 @@ class SharedStateContract:
                 assert await one.presence.find_connected(["piped", "another"]) == {"piped"}
             assert await other.presence.find_connected(["piped", "another"]) == {"piped"}
         assert await other.presence.find_connected(["piped", "another"]) == set()
+
+    async def test_the_end_of_the_last_connection_is_known(self, replicas: Replicas) -> None:
+        one, other = replicas
+        agent = Agent(project_id="ours", piped_id="piped")
+        ids = ["piped", "another"]
+        async with one.presence.connection(agent):
+            async with other.presence.connection(agent):
+                pass
+            assert await other.presence.find_seconds_since_connected(ids) == {}
+
+        since = await other.presence.find_seconds_since_connected(ids)
+
+        assert since.keys() == {"piped"}
+        assert 0 <= since["piped"] < 600
 
     async def test_a_connection_is_published_when_it_begins_and_ends(
         self, replicas: Replicas
@@ -120,6 +158,122 @@ class SharedStateContract:
         assert await other.familiar_networks.has("ada", "10.0.0.0/24")
         assert not await other.familiar_networks.has("ada", "10.0.1.0/24")
         assert not await other.familiar_networks.has("bob", "10.0.0.0/24")
+
+    async def test_a_login_is_answered_once_and_taken_once(self, replicas: Replicas) -> None:
+        one, other = (state.login_requests for state in replicas)
+        asked = LoginRequest(user_code="BCDF", device_hash="h1", client="pipectl", address="::1")
+        await one.add(asked, network="n", seconds=DAY_SECONDS)
+
+        assert await other.find_open("BCDF") == asked
+        assert await other.take("h1") == asked
+        assert await one.answer("BCDF", session_id="s", is_refused=False)
+        assert not await other.answer("BCDF", session_id="thief", is_refused=False)
+        assert not await other.answer("BCDF", session_id="", is_refused=True)
+        assert await other.find_open("BCDF") is None
+        taken = await other.take("h1")
+        assert taken is not None
+        assert (taken.session_id, taken.is_refused) == ("s", False)
+        assert await one.take("h1") is None
+
+    async def test_a_login_is_not_answered_under_another_code(self, replicas: Replicas) -> None:
+        one, other = (state.login_requests for state in replicas)
+        asked = LoginRequest(user_code="BCDF", device_hash="h1", client="", address="")
+        await one.add(asked, network="n", seconds=DAY_SECONDS)
+
+        with pytest.raises(ConflictError):
+            await other.add(replace(asked, device_hash="h2"), network="n", seconds=DAY_SECONDS)
+        assert await other.find_open("XXXX") is None
+        assert not await other.answer("XXXX", session_id="s", is_refused=False)
+        assert await other.take("h2") is None
+        assert await other.take("h1") == asked
+
+    async def test_a_login_that_is_over_is_forgotten(self, replicas: Replicas) -> None:
+        one, other = (state.login_requests for state in replicas)
+        asked = LoginRequest(user_code="BCDF", device_hash="h1", client="", address="")
+        await one.add(asked, network="n", seconds=0)
+
+        assert await other.find_open("BCDF") is None
+        assert not await other.answer("BCDF", session_id="s", is_refused=False)
+        assert await other.take("h1") is None
+
+    async def test_a_question_is_answered_through_any_replica(self, replicas: Replicas) -> None:
+        one, other = replicas
+        agent = Agent(project_id="ours", piped_id="piped")
+        question = push_pb2.Question(id="q")
+        with other.bus.listen(piped_topic("piped")) as there:
+            async with (
+                asyncio.timeout(WAIT_SECONDS),
+                other.questions.channel(agent) as take,
+                asyncio.TaskGroup() as tasks,
+            ):
+                asked = tasks.create_task(one.questions.ask(agent, question, seconds=DAY_SECONDS))
+                assert [each.kind for each in await hear(there)] == [ChangeKind.QUESTION]
+                assert await take() == [question]
+                assert await take() == []
+                for stranger in (
+                    Agent(project_id="ours", piped_id="another"),
+                    Agent(project_id="theirs", piped_id="piped"),
+                ):
+                    with pytest.raises(NotFoundError):
+                        await other.questions.answer(
+                            stranger, push_pb2.AnswerQuestionRequest(question_id="q")
+                        )
+                answer = push_pb2.AnswerQuestionRequest(
+                    question_id="q", no_answer=push_pb2.NoAnswer(sentence="no")
+                )
+                await one.questions.answer(agent, answer)
+            assert asked.result() == answer
+            with pytest.raises(NotFoundError):
+                await other.questions.answer(agent, answer)
+
+    async def test_a_question_that_nobody_answers_ends(self, replicas: Replicas) -> None:
+        one, other = replicas
+        agent = Agent(project_id="ours", piped_id="piped")
+        with pytest.raises(NobodyAnswersError):
+            await one.questions.ask(agent, push_pb2.Question(id="q"), seconds=DAY_SECONDS)
+        async with other.questions.channel(agent):
+            with pytest.raises(TimedOutError):
+                await one.questions.ask(agent, push_pb2.Question(id="q"), seconds=0)
+        with other.bus.listen(piped_topic("piped")) as there:
+            async with (
+                asyncio.timeout(WAIT_SECONDS),
+                asyncio.TaskGroup() as tasks,
+                other.questions.channel(agent) as take,
+            ):
+                asked = tasks.create_task(
+                    _fail(one.questions.ask(agent, push_pb2.Question(id="q"), seconds=60))
+                )
+                await hear(there)
+                await take()
+            assert isinstance(asked.result(), UnavailableError)
+
+    async def test_hints_for_one_branch_are_one_until_they_are_taken(
+        self, replicas: Replicas
+    ) -> None:
+        one, other = replicas
+        agent = Agent(project_id="ours", piped_id="piped")
+        stranger = Agent(project_id="ours", piped_id="another")
+
+        def hint(branch: str, commit_hash: str) -> push_pb2.GitHint:
+            return push_pb2.GitHint(repository_id="r", branch=branch, commit_hash=commit_hash)
+
+        assert not await one.git_hints.send(agent, hint("main", "a"))
+        with other.bus.listen(piped_topic("piped")) as there:
+            async with (
+                other.git_hints.channel(agent) as take,
+                other.git_hints.channel(agent) as take_too,
+                other.git_hints.channel(stranger) as take_nothing,
+            ):
+                for number in range(50):
+                    assert await one.git_hints.send(agent, hint("main", str(number)))
+                assert await one.git_hints.send(agent, hint("next", "b"))
+                assert {each.kind for each in await hear(there)} == {ChangeKind.GIT_HINT}
+                wanted = [hint("main", "49"), hint("next", "b")]
+                assert await take() == wanted
+                assert await take() == []
+                assert await take_too() == wanted
+                assert await take_nothing() == []
+        assert not await one.git_hints.send(agent, hint("main", "a"))
 
     async def test_a_use_of_a_key_is_known_at_once_and_kept_by_a_flush(
         self, replicas: Replicas, kept: Stores

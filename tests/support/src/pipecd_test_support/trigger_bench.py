@@ -3,13 +3,22 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_piped.appconfig import ApplicationFiles
+from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
+from pipecd_piped.git import Repository
+from pipecd_piped.git.access import RemoteAccess
+from pipecd_piped.report.commands import REASON, AnyCommand, CommandOutcome
+from pipecd_piped.report.statuses import reference
+from pipecd_piped.trigger import Trigger
+from pipecd_piped.trigger.services import TriggerLimits, TriggerServices
 from pipecd_test_support.git_remote import GitRemote
 from pipecd_wire.headers import TRIGGERED_DEPLOYMENT_ID
 from pipecd_wire.model.application_pb2 import (
@@ -20,14 +29,9 @@ from pipecd_wire.model.application_pb2 import (
 from pipecd_wire.model.command_pb2 import Command
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository, SyncStrategy
 from pipecd_wire.model.deployment_pb2 import Deployment
-from piped.appconfig import ApplicationFiles
-from piped.controlplane.state import ControlPlaneState, StateChange
-from piped.git import Repository
-from piped.git.access import RemoteAccess
-from piped.report.commands import REASON, CommandOutcome
-from piped.report.statuses import reference
-from piped.trigger import Trigger
-from piped.trigger.services import TriggerLimits, TriggerServices
+from pipecd_wire.pipedservice.service_pb2 import CreateDeploymentChainRequest
+
+Matcher = CreateDeploymentChainRequest.ApplicationMatcher
 
 LIMIT = 30.0
 NOW = 1_700_000_000
@@ -77,6 +81,24 @@ def sync(
     )
 
 
+def chain_sync(
+    application_id: str = "web", id: str = "c1", *, chain: str = "chain", block: int = 1
+) -> Command:
+    """A command of the control plane: a chain has reached the application."""
+    return Command(
+        id=id,
+        piped_id="piped",
+        type=Command.CHAIN_SYNC_APPLICATION,
+        application_id=application_id,
+        commander=chain,
+        chain_sync_application=Command.ChainSyncApplication(
+            deployment_chain_id=chain, block_index=block, application_id=application_id
+        ),
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
 WEB, WITNESS = application("web"), application("witness")
 
 
@@ -87,14 +109,19 @@ class Desk:
         self.state = ControlPlaneState()
         """That of the piped that runs now."""
         self.created: list[Deployment] = []
+        self.chains: dict[str, list[Matcher]] = {}
+        """By first deployment: what follows it."""
         self.last: dict[str, ApplicationDeploymentReference] = {}
         self.states: list[tuple[str, ApplicationSyncState]] = []
         self.handled_commands: dict[str, str] = {}
         self.refusals: dict[str, str] = {}
+        self.waiting: dict[str, str] = {}
         self.questions = 0
         self.refusing: dict[str, PipecdError] = {}
         self.tries: Counter[str] = Counter()
         self.loses_reports = False
+        self.files: dict[str, ApplicationConfig] = {}
+        self.notes: dict[str, str] = {}
         self._something = asyncio.Event()
 
     async def create(self, deployment: Deployment) -> None:
@@ -107,6 +134,10 @@ class Desk:
             raise ConflictError("there already")
         self.created.append(deployment)
         self._note()
+
+    async def create_chain(self, deployment: Deployment, matchers: Sequence[Matcher]) -> None:
+        await self.create(deployment)
+        self.chains[deployment.id] = list(matchers)
 
     async def last_triggered(self, application_id: str) -> ApplicationDeploymentReference | None:
         self.questions += 1
@@ -121,7 +152,30 @@ class Desk:
         self.states.append((application_id, state))
         self._note()
 
-    def finish_command(self, command: Command, outcome: CommandOutcome) -> None:
+    def report_waiting(self, application: Application, sentence: str) -> None:
+        if self.waiting.get(application.id, "") != sentence:
+            self.waiting[application.id] = sentence
+            self._note()
+
+    def take_file(self, application: Application, config: ApplicationConfig) -> None:
+        self.files[application.id] = config
+
+    def set_note(self, application_id: str, note: str) -> None:
+        if note:
+            self.notes[application_id] = note
+        else:
+            self.notes.pop(application_id, None)
+        self._note()
+
+    async def read_deployment(self, deployment_id: str) -> Deployment:
+        await asyncio.sleep(0)
+        self._note()
+        return next(each for each in self.created if each.id == deployment_id)
+
+    def forget(self, application_id: str) -> None:
+        self.files.pop(application_id, None)
+
+    def finish_command(self, command: AnyCommand, outcome: CommandOutcome) -> None:
         if outcome.succeeded:
             self.handled_commands[command.id] = outcome.metadata[TRIGGERED_DEPLOYMENT_ID]
         else:
@@ -151,10 +205,14 @@ class Bench:
         self.data_dir = data_dir
         self.desk = Desk()
         self.handed: list[Deployment] = []
+        self.open: dict[str, list[str]] = {}
+        """By application, the deployments that are not completed."""
+        self.trigger: Trigger | None = None
         self.state = ControlPlaneState()
         self.repository: Repository | None = None
         self.access: RemoteAccess | None = None
         self.limits = TriggerLimits(unreachable_seconds=0.0)
+        self.now = float(NOW)
 
     def move_elsewhere(self, folder: Path) -> None:
         """Reach the remote as if it were on another machine: by an ssh that goes nowhere."""
@@ -186,21 +244,28 @@ class Bench:
             folder=self.data_dir / "mirrors" / "repo",
             sync_interval=timedelta(minutes=10),
         ) as self.repository:
-            trigger = Trigger(
+            self.trigger = Trigger(
                 {"repo": self.repository},
                 TriggerServices(
                     state=self.state,
                     configs=ApplicationFiles(),
                     calls=self.desk,
                     on_created=self.handed.append,
-                    clock=lambda: NOW,
+                    find_open=lambda application_id: self.open.get(application_id, []),
+                    clock=lambda: self.now,
                 ),
                 self.limits,
             )
             async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(trigger.run())
+                running = tasks.create_task(self.trigger.run())
                 yield
                 running.cancel()
+
+    def close(self, application_id: str) -> None:
+        """Have the open deployments of an application completed."""
+        assert self.trigger is not None
+        self.open.pop(application_id)
+        self.trigger.on_closed(application_id)
 
     def tell(self, *commands: Command, applications: tuple[Application, ...] = ()) -> None:
         """The control plane pushes something."""

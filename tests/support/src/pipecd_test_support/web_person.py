@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipecd_controlplane.usecases import sessions
 from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.pipecd.api import access_pb2, access_pb2_grpc, api_pb2_grpc
 from pipecd_wire.rpc import connect
 from pipecd_wire.webservice import service_pb2_grpc as web_grpc
 
 if TYPE_CHECKING:  # they are in the stub files only
+    from pipecd_wire.apiservice.service_pb2_grpc import APIServiceAsyncStub
     from pipecd_wire.pipecd.api.access_pb2_grpc import (
         AccessServiceAsyncStub,
         ApiKeyServiceAsyncStub,
@@ -27,6 +29,7 @@ class WebPerson:
     name: str
     session_id: str
     web: "WebServiceAsyncStub"
+    api: "APIServiceAsyncStub"
     access: "AccessServiceAsyncStub"
     keys: "ApiKeyServiceAsyncStub"
     project: "ProjectServiceAsyncStub"
@@ -62,6 +65,7 @@ async def sign_in(
         name=name,
         session_id=cookie.partition(".")[0],
         web=web_grpc.WebServiceStub(channel),
+        api=api_grpc.APIServiceStub(channel),
         access=access_pb2_grpc.AccessServiceStub(channel),
         keys=access_pb2_grpc.ApiKeyServiceStub(channel),
         project=api_pb2_grpc.ProjectServiceStub(channel),

@@ -46,6 +46,7 @@ class WebServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 60
+            disable_nagle_algorithm = True
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -54,6 +55,7 @@ class WebServer:
                 server._answer(self)
 
             do_GET = do_HEAD = do_POST = do_PUT = answer  # noqa: N815 - the library's names
+            do_PATCH = do_DELETE = answer  # noqa: N815
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
