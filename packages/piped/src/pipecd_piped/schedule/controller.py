@@ -13,8 +13,8 @@ deployments.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipecd_model.deployment import is_begun, is_completed, rank_in_queue
@@ -26,6 +26,8 @@ from pipecd_model.queueing import (
     WaitingView,
     decide,
     describe_supersession,
+    find_left_behind,
+    find_passed,
     read_settings,
 )
 from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
@@ -265,12 +267,16 @@ class Controller:
 
     def _review(self, queue: ApplicationQueue) -> None:
         """Bring a queue into order, and have newer deployments do what their mode says."""
-        queue.waiting.sort(
-            key=lambda each: rank_in_queue(each, is_roll_back=self.gate.is_roll_back(each))
-        )
         pending = [each for each in queue.waiting if not is_begun(each)]
+        passed = self._find_passed(pending)
+        queue.waiting.sort(
+            key=lambda each: rank_in_queue(
+                each, is_roll_back=self.gate.is_roll_back(each), is_passed=each.id in passed
+            )
+        )
         for newer in sorted(pending, key=self._age):
             self._supersede(queue, newer)
+        self._leave_behind(queue)
         self._set_alarm(queue)
         queue.changed.set()
         self.on_change()
@@ -301,16 +307,60 @@ class Controller:
         )
         if run is not None and verdict.running is not Interruption.NONE:
             run.supersede(reason)
-        for deployment in older:
-            if deployment.id in verdict.superseded:
-                queue.waiting.remove(deployment)
-                superseded = self._start(deployment)
-                superseded.supersede(reason)
-                self._end_unbegun(superseded)
+        self._end_superseded(queue, verdict.superseded, reason)
+
+    def _find_passed(self, pending: list[Deployment]) -> frozenset[str]:
+        """Returns those of a queue that one with an override passes."""
+        if not any(self.gate.find_override(each) for each in pending):
+            return frozenset()  # the rules need not be asked about each of them
+        return find_passed(
+            [
+                replace(self._view(each), is_blocked=self.gate.find_blocker(each) is not None)
+                for each in pending
+            ]
+        )
+
+    def _leave_behind(self, queue: ApplicationQueue) -> None:
+        """End those that wait and are older than one that has begun by an override.
+
+        Also after a restart: the predecessor may have begun that one, and died.
+        """
+        begun = [each for each in queue.waiting if is_begun(each)]
+        if queue.running is not None:
+            begun.append(queue.running.deployment)
+        for first in begun:
+            override = self.gate.find_override(first)
+            if override is None or self._tasks is None:
+                continue
+            older = [
+                self._view(each)
+                for each in queue.waiting
+                if not is_begun(each) and self._age(each) < self._age(first)
+            ]
+            sentence = describe_supersession(
+                first.id,
+                first.trigger.commit.hash,
+                overrider=override.by,
+                reason=override.reason,
+            )
+            reason = Superseded(by=first.id, sentence=sentence)
+            self._end_superseded(queue, find_left_behind(self._view(first), older), reason)
+
+    def _end_superseded(
+        self, queue: ApplicationQueue, superseded: Collection[str], reason: Superseded
+    ) -> None:
+        """End deployments that wait and never begin."""
+        for deployment in [each for each in queue.waiting if each.id in superseded]:
+            queue.waiting.remove(deployment)
+            run = self._start(deployment)
+            run.supersede(reason)
+            self._end_unbegun(run)
 
     def _view(self, deployment: Deployment) -> WaitingView:
         return WaitingView(
-            deployment_id=deployment.id, is_roll_back=self.gate.is_roll_back(deployment)
+            deployment_id=deployment.id,
+            is_roll_back=self.gate.is_roll_back(deployment),
+            is_overridden=self.gate.find_override(deployment) is not None,
         )
 
     def _set_alarm(self, queue: ApplicationQueue) -> None:
