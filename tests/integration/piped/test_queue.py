@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,9 @@ async def test_an_override_passes_an_older_one_which_is_never_deployed(
     site.pipectl("application", "freeze", application_id, "--reason", "fair")
     second = site.commit({"web/x": "2"})
     older = await find_deployment(client, application_id, second)
+    made = await client.until(older, lambda it: True)
+    # Which of two in one second is the older one is not known to a piped that was restarted.
+    await until(lambda: time.time() >= made.created_at + 1, site)
     third = site.commit({"web/x": "3"})
     newer = await find_deployment(client, application_id, third)
     behind = (await find_queued(client, newer)).queued

@@ -323,7 +323,8 @@ class Controller:
     def _leave_behind(self, queue: ApplicationQueue) -> None:
         """End those that wait and are older than one that has begun by an override.
 
-        Also after a restart: the predecessor may have begun that one, and died.
+        Also after a restart: the predecessor may have begun that one, and died. Of two that were
+        made in one second nobody knows the order then, and neither is lost.
         """
         begun = [each for each in queue.waiting if is_begun(each)]
         if queue.running is not None:
