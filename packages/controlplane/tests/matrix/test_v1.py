@@ -192,6 +192,7 @@ async def test_piped_service(world: RightsMatrix) -> None:
         "RestartPlugin": restart_plugin,
         "DeletePiped": delete_piped,
     }
+    await world.ours.take_lease()
     await world.judge(OWN["PipedService"], entries)
 
 
@@ -262,6 +263,7 @@ async def test_window_service(world: RightsMatrix) -> None:
         "ResumeDeployments": plain(windows_pb2.ResumeDeploymentsRequest()),
         "OverrideRules": override_rules,
     }
+    await world.ours.take_lease()
     await world.judge(WINDOWS["WindowService"], entries)
 
 

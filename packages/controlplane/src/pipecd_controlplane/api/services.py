@@ -138,7 +138,10 @@ def endpoints(
     v1 = access_pb2.DESCRIPTOR.services_by_name
     served.add(v1["AccessService"], SessionsApi(stores, now))
     served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
-    served.add(windows_pb2.DESCRIPTOR.services_by_name["WindowService"], V1WindowsApi(stores, now))
+    served.add(
+        windows_pb2.DESCRIPTOR.services_by_name["WindowService"],
+        V1WindowsApi(stores, presence, now),
+    )
     served.add(
         repositories_pb2.DESCRIPTOR.services_by_name["RepositoryService"],
         V1RepositoriesApi(access.hooks, RepositoryHints(stores, shared.git_hints), web_base_url),
