@@ -284,6 +284,27 @@ def draw_approvals() -> str:
     return sheet.finish()
 
 
+def draw_after_failure() -> str:
+    """What a person can do after a failure, and what each of it leaves behind."""
+    sheet = Drawing(860, 300, "What a person can do after a failure")
+    sheet.box(20, 30, 170, 54, ("it failed", "rolled back by itself"), RED)
+    sheet.box(20, 123, 170, 54, ("it does harm", "though it succeeded"), RED)
+    sheet.box(20, 216, 170, 54, ("more would come", "and make it worse"), AMBER)
+    sheet.box(260, 30, 250, 54, ("held", "the commit is not tried again"), AMBER)
+    sheet.box(260, 123, 250, 54, ("pinned", "application rollback"), BLUE)
+    sheet.box(260, 216, 250, 54, ("frozen, or all stopped", "freeze, window stop"), BLUE)
+    sheet.box(640, 30, 200, 54, ("release", "the commit once more"), GREEN)
+    sheet.box(640, 123, 200, 54, ("release", "the newest commit"), GREEN)
+    sheet.box(640, 216, 200, 54, ("unfreeze, resume", "all that waits"), GREEN)
+    for y in (57, 150, 243):
+        sheet.arrow((192, y), (256, y))
+        sheet.arrow((512, y), (636, y))
+    sheet.text(574, 47, "or a newer commit", size=12, colour=SOFT)
+    sheet.text(574, 140, "a person", size=12, colour=SOFT)
+    sheet.text(574, 233, "or override one", size=12, colour=SOFT)
+    return sheet.finish()
+
+
 def draw_files() -> str:
     """The folder of a deploy target: releases, and the link that is switched."""
     sheet = Drawing(860, 250, "Releases lie side by side, and a link leads to the current one")
@@ -396,6 +417,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "script-run-rollback-order": draw_rollback_order,
     "strategy": draw_strategy,
     "approvals": draw_approvals,
+    "after-a-failure": draw_after_failure,
     "files": draw_files,
     "tls": draw_tls,
     "many-repositories": draw_many_repositories,

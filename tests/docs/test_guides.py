@@ -34,6 +34,7 @@ BESIDE_THE_QUICKSTART = (
     "guides/script-run.md",
     "guides/quick-sync-and-pipeline-sync.md",
     "guides/approvals.md",
+    "guides/after-a-failure.md",
     "guides/audit.md",
     "guides/files.md",
     "guides/monorepo.md",

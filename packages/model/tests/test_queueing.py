@@ -19,7 +19,10 @@ from pipecd_model.queueing import (
     WaitingView,
     decide,
     describe_rejection,
+    describe_supersession,
     encode_settings,
+    find_left_behind,
+    find_passed,
     read_settings,
 )
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -152,6 +155,44 @@ def test_an_exempt_record_is_a_roll_back_or_has_an_override() -> None:
         "roll-back",
         "override",
     ]
+
+
+BLOCKED = WaitingView(deployment_id="blocked", is_blocked=True)
+FREE = WaitingView(deployment_id="free")
+BACK = WaitingView(deployment_id="back", is_roll_back=True)
+LET_IN = WaitingView(deployment_id="let in", is_overridden=True)
+LET_IN_IN_VAIN = WaitingView(deployment_id="pinned", is_overridden=True, is_blocked=True)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "passed"),
+    [
+        ((), set()),
+        ((BLOCKED,), set()),
+        ((BLOCKED, FREE), set()),
+        ((BLOCKED, LET_IN_IN_VAIN), set()),
+        ((BLOCKED, LET_IN), {"blocked"}),
+        ((BLOCKED, LET_IN, LET_IN_IN_VAIN), {"blocked", "pinned"}),
+        ((FREE, BACK, LET_IN), set()),
+    ],
+)
+def test_an_override_passes_those_that_may_not_begin_and_nobody_else(
+    waiting: tuple[WaitingView, ...], passed: set[str]
+) -> None:
+    assert find_passed(waiting) == passed
+
+
+def test_what_began_by_an_override_leaves_behind_all_older_ones_but_a_roll_back() -> None:
+    """The rules may have changed since it began: those that are free by now stay behind, too."""
+    assert find_left_behind(LET_IN, [BLOCKED, FREE, BACK]) == {"blocked", "free"}
+    assert find_left_behind(FREE, [BLOCKED, BACK]) == set()
+
+
+def test_the_sentence_of_what_stays_behind_names_who_let_the_newer_one_begin() -> None:
+    sentence = describe_supersession("d2", "0123456789", overrider="eve", reason="hotfix")
+
+    assert sentence == "superseded by the deployment d2 of 0123456 (override by eve: hotfix)"
+    assert describe_supersession("d2", "c1", overrider="").endswith("of c1 (override)")
 
 
 def make_kept(text: str) -> Deployment:

@@ -73,3 +73,14 @@ def test_what_runs_and_what_was_retried_is_said() -> None:
         "ann retried 1 SCRIPT_RUN as attempt 2",
         "▶ 1 SCRIPT_RUN, attempt 2 runs since then",
     ]
+
+
+def test_it_tells_what_was_refused_after_the_end() -> None:
+    deployment = pb.Deployment(
+        created_at=100, completed_at=200, status=pb.DEPLOYMENT_SUCCESS, status_reason="done"
+    )
+    record = DeploymentRecord(refusals=["the event 'a' was not registered: too long"])
+
+    texts = [each.text for each in list_events(deployment, record, now=300)]
+
+    assert texts[-1] == "the event 'a' was not registered: too long"

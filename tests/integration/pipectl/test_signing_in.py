@@ -20,7 +20,7 @@ from pipecd_test_support.controlplane_process import running_server
 from pipecd_test_support.piped_site import ServerProcess
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.pipecd.api import access_pb2, api_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, chains_pb2, repositories_pb2, windows_pb2
 from pipecd_wire.webservice import service_pb2 as web
 
 BIN = Path(sys.executable).parent
@@ -383,7 +383,7 @@ async def test_a_session_file_that_others_can_read_is_closed(desk: Desk) -> None
 
 def test_every_service_that_pipectl_calls_takes_sessions() -> None:
     """So that no command works with an API key alone."""
-    for file in (api, access_pb2, api_pb2, web):
+    for file in (api, access_pb2, api_pb2, chains_pb2, repositories_pb2, windows_pb2, web):
         for service in file.DESCRIPTOR.services_by_name.values():
             callers = service.GetOptions().Extensions[rights_pb2.callers]
             assert rights_pb2.SESSION in callers, service.full_name

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """After a failure, with real programs: hold, roll back, pin, release; whoever dies meanwhile."""
 
-import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pipecd_model.deployment import find_stage_to_decide
 from pipecd_model.ids import id_of_command
-from pipecd_test_support.piped_site import LIMIT, PipedSite, ServerProcess, SiteClient
+from pipecd_test_support.piped_site import PipedSite, ServerProcess, SiteClient
+from pipecd_test_support.waiting import wait_answer
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipecd.control.control_pb2 import ApplicationControl, DeploymentRecord
 from pipecd_wire.rpc import call
-
-T = TypeVar("T")
 
 
 def spec(site: PipedSite, name: str, text: str) -> list[dict[str, Any]]:
@@ -31,15 +29,6 @@ def commit(site: PipedSite, name: str, text: str) -> str:
     return site.commit_application(name, spec(site, name, text), trigger={})
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    async with asyncio.timeout(LIMIT):
-        while True:
-            answer = await ask()
-            if holds(answer):
-                return answer
-            await asyncio.sleep(0.02)  # between looks at another process
-
-
 async def list_deployments(client: SiteClient, application_id: str) -> list[pb.Deployment]:
     request = external.ListDeploymentsRequest(application_ids=[application_id], limit=100)
     return list((await call(client.api.ListDeployments, request)).deployments)
@@ -47,7 +36,7 @@ async def list_deployments(client: SiteClient, application_id: str) -> list[pb.D
 
 async def deployed(client: SiteClient, application_id: str, wanted: str) -> pb.Deployment:
     """Wait until the newest commit of an application was deployed."""
-    found = await eventually(
+    found = await wait_answer(
         lambda: list_deployments(client, application_id),
         lambda all_: any(each.trigger.commit.hash == wanted for each in all_),
     )
@@ -71,7 +60,7 @@ async def roll_back(client: SiteClient, application_id: str, **to: Any) -> Any:
 
 
 async def wait_known(client: SiteClient, deployment_id: str, application_id: str) -> pb.Deployment:
-    await eventually(
+    await wait_answer(
         lambda: list_deployments(client, application_id),
         lambda all_: any(each.id == deployment_id for each in all_),
     )
@@ -134,7 +123,7 @@ async def test_a_roll_back_stays_until_it_is_released(
     assert (record.type, record.reason) == (DeploymentRecord.ROLL_BACK, "slow")
 
     three = commit(site, "pinned", "three")
-    await eventually(
+    await wait_answer(
         lambda: read_application(client, application_id),
         lambda it: three[:7] in it.sync_state.reason,
     )
@@ -146,7 +135,7 @@ async def test_a_roll_back_stays_until_it_is_released(
     assert "released pinned from" in site.pipectl("application", "release", "pinned")
     assert (await deployed(client, application_id, three)).status == pb.DEPLOYMENT_SUCCESS
     assert site.records("pinned") == ["one", "two", "one", "three"]
-    found = await eventually(
+    found = await wait_answer(
         lambda: read_application(client, application_id),
         lambda it: three[:7] not in it.sync_state.reason,
     )
@@ -190,7 +179,7 @@ async def test_a_piped_that_dies_makes_the_roll_back_once(own_site: PipedSite) -
 
         answer = await roll_back(client, application_id)
         site.start()
-        await eventually(
+        await wait_answer(
             lambda: list_deployments(client, application_id), lambda all_: len(all_) == 3
         )
         site.signal(signal.SIGKILL)
@@ -200,7 +189,7 @@ async def test_a_piped_that_dies_makes_the_roll_back_once(own_site: PipedSite) -
 
         assert rolled.id == id_of_command(answer.command_id)
         outcome = own.GetCommandOutcomeRequest(command_id=answer.command_id)
-        told = await eventually(
+        told = await wait_answer(
             lambda: call(client.applications.GetCommandOutcome, outcome), lambda it: it.handled
         )
         assert told.succeeded
@@ -239,7 +228,7 @@ def commit_waiting(site: PipedSite, name: str) -> str:
 
 async def wait_open(client: SiteClient, application_id: str) -> pb.Deployment:
     """Wait until the application's deployment waits for a person."""
-    [made] = await eventually(lambda: list_deployments(client, application_id), bool)
+    [made] = await wait_answer(lambda: list_deployments(client, application_id), bool)
     return await client.until(made.id, lambda it: find_stage_to_decide(it) is not None)
 
 

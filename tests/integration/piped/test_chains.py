@@ -1,34 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chains with real processes: one application after the other, and what ends a chain."""
 
-import asyncio
 import json
 import signal
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from pipecd_test_support.piped_site import PipedSite, SiteClient
+from pipecd_test_support.waiting import wait_answer
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import CallError, call
 
-T = TypeVar("T")
-LIMIT = 60
 FOLLOWS = {"onCommit": {"disabled": True}, "onChain": {"disabled": False}}
-
-
-async def eventually(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    """Ask another process until its answer is as it should be."""
-    async with asyncio.timeout(LIMIT):
-        while True:
-            answer = await ask()
-            if holds(answer):
-                return answer
-            await asyncio.sleep(0.02)
 
 
 def script(text: str) -> list[dict[str, Any]]:
@@ -48,7 +35,7 @@ async def sync(client: SiteClient, application_id: str) -> None:
 async def find_deployment(client: SiteClient, application_id: str) -> pb.Deployment:
     """Waits for the first deployment of an application."""
     request = external.ListDeploymentsRequest(application_ids=[application_id], limit=10)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(client.api.ListDeployments, request), lambda it: bool(it.deployments)
     )
     return answer.deployments[-1]
@@ -72,7 +59,7 @@ async def test_each_block_begins_when_the_one_before_it_has_succeeded(
     await sync(shared_client, ids[0])
     first, second, third = [await find_deployment(shared_client, each) for each in ids]
     request = own.ExplainWaitRequest(deployment_id=third.id)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(shared_client.deployments.ExplainWait, request),
         lambda it: own.Wait.CHAIN in [each.kind for each in it.waits_for],
     )
@@ -213,7 +200,7 @@ async def test_what_is_out_of_sync_is_brought_back(site: PipedSite) -> None:
         page = target / "current" / "index.html"
         page.write_text("somebody\n")
         request = external.ListDeploymentsRequest(application_ids=[application_id], limit=10)
-        listed = await eventually(
+        listed = await wait_answer(
             lambda: call(client.api.ListDeployments, request), lambda it: len(it.deployments) > 1
         )
         [repair] = [each for each in listed.deployments if each.id != first.id]

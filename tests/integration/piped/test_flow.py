@@ -3,18 +3,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import Any
 
 from pipecd_test_support.piped_site import PipedSite, SiteClient
+from pipecd_test_support.waiting import wait_answer
 from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.application_pb2 import ApplicationSyncStatus
 from pipecd_wire.model.command_pb2 import COMMAND_SUCCEEDED
 from pipecd_wire.rpc import call
 
-T = TypeVar("T")
-LIMIT = 60
 ON_COMMIT: dict[str, Any] = {"trigger": {}}
 
 
@@ -22,22 +21,12 @@ def script(text: str) -> dict[str, Any]:
     return {"name": "SCRIPT_RUN", "with": {"run": text}}
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    """Ask another process until its answer is as it should be."""
-    async with asyncio.timeout(LIMIT):
-        while True:
-            answer = await ask()
-            if holds(answer):
-                return answer
-            await asyncio.sleep(0.02)
-
-
 async def deployments_of(
     client: SiteClient, application_id: str, at_least: int
 ) -> list[pb.Deployment]:
     """Wait for so many deployments of an application."""
     request = external.ListDeploymentsRequest(application_ids=[application_id], limit=100)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(client.api.ListDeployments, request),
         lambda it: len(it.deployments) >= at_least,
     )
@@ -81,7 +70,7 @@ async def test_a_person_can_ask_for_a_deployment(
 
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
     request = external.GetCommandRequest(command_id=asked.command_id)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(shared_client.api.GetCommand, request), lambda it: it.command.status != 0
     )
     command = answer.command
@@ -97,7 +86,7 @@ async def test_a_broken_application_file_is_told_where_its_author_looks(
     application_id = await shared_client.register("sad")
 
     request = external.GetApplicationRequest(application_id=application_id)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(shared_client.api.GetApplication, request),
         # The piped may have looked before it had seen the commit.
         lambda it: "app.pipecd.yaml:3:1" in it.application.sync_state.reason,
@@ -121,7 +110,7 @@ async def test_the_application_shows_what_runs_and_whether_it_is_being_deployed(
     during = (await call(shared_client.api.GetApplication, request)).application
     await asyncio.to_thread(gate.touch)
     await shared_client.completed(made.id)
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(shared_client.api.GetApplication, request),
         lambda it: not it.application.deploying,
     )
@@ -140,7 +129,7 @@ async def test_what_an_application_file_says_of_itself_is_shown(
     shared_site.commit_application("named", [script("true")], labels={"team": "product"})
     application_id = await shared_client.register("named")
 
-    answer = await eventually(
+    answer = await wait_answer(
         lambda: call(
             shared_client.api.GetApplication,
             external.GetApplicationRequest(application_id=application_id),
@@ -229,7 +218,7 @@ async def test_a_setting_without_effect_is_said_on_the_page_and_in_the_log_until
         return call(shared_client.api.GetApplication, request)
 
     sentence = "spec.driftDetection has no effect: no field is left out of the comparison yet"
-    await eventually(ask, lambda it: sentence in it.application.sync_state.reason)
+    await wait_answer(ask, lambda it: sentence in it.application.sync_state.reason)
     [made] = await deployments_of(shared_client, application_id, 1)
     assert (await shared_client.completed(made.id)).status == pb.DEPLOYMENT_SUCCESS
     said = [
@@ -242,4 +231,4 @@ async def test_a_setting_without_effect_is_said_on_the_page_and_in_the_log_until
     ], "once for a version of the file"
 
     shared_site.commit_application("idle", [script("true")], **ON_COMMIT)
-    await eventually(ask, lambda it: sentence not in it.application.sync_state.reason)
+    await wait_answer(ask, lambda it: sentence not in it.application.sync_state.reason)

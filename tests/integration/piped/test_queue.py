@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,44 @@ async def test_the_limit_of_the_piped_file_is_kept_and_pipectl_shows_who_waits(
     assert sentence in why
     assert sentence in listed
     assert site.records() == [f"{name} {what}" for name in names for what in ("began", "ended")]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_an_override_passes_an_older_one_which_is_never_deployed(
+    site: PipedSite, client: SiteClient, dies: bool
+) -> None:
+    """The application is frozen, and a person lets the fix begin: what waited before it is over."""
+    first = site.commit_application("web", [script(site.record, "web")], trigger=ON_COMMIT)
+    site.configure("scriptrun")
+    site.start()
+    application_id = await client.register("web")
+    await client.completed(await find_deployment(client, application_id, first))
+    site.pipectl("application", "freeze", application_id, "--reason", "fair")
+    second = site.commit({"web/x": "2"})
+    older = await find_deployment(client, application_id, second)
+    made = await client.until(older, lambda it: True)
+    # Which of two in one second is the older one is not known to a piped that was restarted.
+    await until(lambda: time.time() >= made.created_at + 1, site)
+    third = site.commit({"web/x": "3"})
+    newer = await find_deployment(client, application_id, third)
+    behind = (await find_queued(client, newer)).queued
+    assert (behind.cause, behind.other_deployment_id) == (QueuedDeployment.OTHER_DEPLOYMENT, older)
+
+    if dies:
+        os.killpg(site.pid, signal.SIGKILL)
+        await site.ended()
+    site.pipectl("window", "override", newer, "--reason", "the fix")
+    if dies:
+        site.start()
+    done, ended = await client.completed(newer), await client.completed(older)
+    site.pipectl("application", "unfreeze", application_id)
+    fourth = site.commit({"web/x": "4"})
+    last = await client.completed(await find_deployment(client, application_id, fourth))
+
+    assert (done.status, last.status) == (pb.DEPLOYMENT_SUCCESS, pb.DEPLOYMENT_SUCCESS)
+    assert ended.status == pb.DEPLOYMENT_CANCELLED
+    assert ended.status_reason.startswith(
+        f"superseded by the deployment {newer} of {third[:7]} (override by "
+    )
+    assert ended.status_reason.endswith(": the fix) before it began")
+    assert site.records() == ["web began", "web ended"] * 3

@@ -15,6 +15,7 @@ from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import event_pb2
 from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import call, stream
 
@@ -280,3 +281,22 @@ async def test_people_who_watch_hear_of_events_traces_and_chains(
         while not wanted <= heard:
             message = await soon(anext(changes))
             heard |= {change.kind for change in message.changes}
+
+
+async def test_an_event_of_a_deployment_that_is_refused_is_told_in_its_story(
+    plane: ServedControlPlane,
+) -> None:
+    """An agent with other limits than ours sends it all the same."""
+    agent = await plane.agent()
+    await plane.deployment(agent, await plane.application(agent), "d1")
+    request = push_pb2.RegisterEventRequest(deployment_id="d1", name="big", data="x" * 70_000)
+
+    for _ in range(2):
+        error = await call_refused(agent.push.RegisterEvent, request)
+        assert error.status == "INVALID_ARGUMENT"
+
+    wanted = api_pb2.GetDeploymentRecordRequest(deployment_id="d1")
+    record = (await call(plane.admin.deployments.GetDeploymentRecord, wanted)).record
+    assert list(record.refusals) == [
+        "the event 'big' was not registered: invalid request: data: 70000 characters, at most 65536"
+    ]

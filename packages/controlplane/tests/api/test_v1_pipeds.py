@@ -8,7 +8,7 @@ import pytest
 
 from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_test_support.rpc import call_refused
-from pipecd_test_support.waiting import Soon
+from pipecd_test_support.waiting import Soon, wait_soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -25,6 +25,8 @@ async def agent_with_plugins(plane: ServedControlPlane) -> AgentClient:
         version="1", plugins=[Piped.Plugin(name="wait"), Piped.Plugin(name="scriptrun")]
     )
     await call(agent.service.ReportPipedMeta, meta)
+    async with aclosing(stream(agent.push.Watch, WATCH)) as messages:
+        await wait_soon(anext(messages))  # it is one of ours
     return agent
 
 

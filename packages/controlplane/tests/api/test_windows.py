@@ -162,9 +162,11 @@ async def test_what_an_upstream_agent_would_begin_is_refused(
 
 
 async def test_an_override_is_recorded_with_its_reason(
-    plane: ServedControlPlane, windows: "WindowServiceAsyncStub"
+    plane: ServedControlPlane, windows: "WindowServiceAsyncStub", soon: Soon
 ) -> None:
     agent = await plane.agent()
+    async with aclosing(stream(agent.push.Watch, WATCH)) as messages:
+        await soon(anext(messages))
     await plane.deployment(agent, await plane.application(agent), "d1")
     request = pb.OverrideRulesRequest(deployment_id="d1", reason="it is urgent")
 

@@ -20,7 +20,7 @@ from pipecd_wire.model.application_live_state_pb2 import ResourceState
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2, windows_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, chains_pb2, repositories_pb2, windows_pb2
 from pipecd_wire.pipecd.control import control_pb2
 from pipecd_wire.pipecd.details.details_pb2 import ResourceDetails
 from pipecd_wire.pipecd.push import push_pb2
@@ -35,6 +35,7 @@ WINDOW = control_pb2.Window(
     time_zone="UTC",
 )
 WINDOWS = windows_pb2.DESCRIPTOR.services_by_name
+CHAINS = chains_pb2.DESCRIPTOR.services_by_name
 REPOSITORIES = repositories_pb2.DESCRIPTOR.services_by_name
 
 COVERED = {
@@ -50,6 +51,7 @@ COVERED = {
     "pipecd.api.v1.ApiKeyService",
     "pipecd.api.v1.RepositoryService",
     "pipecd.api.v1.WindowService",
+    "pipecd.api.v1.ChainService",
 }
 
 
@@ -192,6 +194,7 @@ async def test_piped_service(world: RightsMatrix) -> None:
         "RestartPlugin": restart_plugin,
         "DeletePiped": delete_piped,
     }
+    await world.ours.take_lease()
     await world.judge(OWN["PipedService"], entries)
 
 
@@ -262,7 +265,22 @@ async def test_window_service(world: RightsMatrix) -> None:
         "ResumeDeployments": plain(windows_pb2.ResumeDeploymentsRequest()),
         "OverrideRules": override_rules,
     }
+    await world.ours.take_lease()
     await world.judge(WINDOWS["WindowService"], entries)
+
+
+@pytest.mark.timeout(600)
+async def test_chain_service(world: RightsMatrix) -> None:
+    entries = {
+        "ListChains": list_chains,
+        "GetChain": naming("chain", chains_pb2.GetChainRequest, "chain_id"),
+    }
+    await world.judge(CHAINS["ChainService"], entries)
+
+
+async def list_chains(side: ProjectSide) -> Message:
+    await side.chain()
+    return chains_pb2.ListChainsRequest(limit=10)
 
 
 def test_no_service_that_the_control_plane_serves_is_left_out() -> None:

@@ -34,17 +34,20 @@ def is_begun(deployment: pb.Deployment) -> bool:
     return deployment.status != pb.DEPLOYMENT_PENDING
 
 
-def rank_in_queue(deployment: pb.Deployment, *, is_roll_back: bool = False) -> tuple[int, int, int]:
+def rank_in_queue(
+    deployment: pb.Deployment, *, is_roll_back: bool = False, is_passed: bool = False
+) -> tuple[int, int, int]:
     """Returns the sort key in the queue of an application.
 
-    Begun, planned, the roll-back of a person, then by commit age.
+    Begun, planned, the roll-back of a person, then by commit age; last those that one with an
+    override passes.
     """
     if deployment.status in {pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_ROLLING_BACK}:
         rank = 0
     elif deployment.status == pb.DEPLOYMENT_PLANNED:
         rank = 1
     else:
-        rank = 2 if is_roll_back else 3
+        rank = 2 if is_roll_back else 4 if is_passed else 3
     return rank, deployment.trigger.commit.created_at, deployment.trigger.timestamp
 
 

@@ -95,6 +95,10 @@ class WaitingView:
     deployment_id: str
     is_roll_back: bool = False
     """Whether a person brings the application back with it."""
+    is_overridden: bool = False
+    """Whether a person lets it pass the rules."""
+    is_blocked: bool = False
+    """Whether something else than its place in the queue keeps it from beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +143,40 @@ def _interrupt(running: RunningView | None) -> Interruption:
     return Interruption.BEFORE_NEXT_STAGE
 
 
-def describe_supersession(newer_id: str, commit: str) -> str:
-    """Returns the sentence with which a superseded deployment ends."""
-    return f"superseded by the deployment {newer_id} of {commit[:7]}"
+def find_passed(waiting: Collection[WaitingView]) -> frozenset[str]:
+    """Returns those that may not begin, and that one with an override therefore passes.
+
+    `waiting` are all of one application that have not begun. The mode of the queue does not matter:
+    a person has said that the one with the override begins now.
+    """
+    if not any(each.is_overridden and not each.is_blocked for each in waiting):
+        return frozenset()
+    return frozenset(each.deployment_id for each in waiting if each.is_blocked)
+
+
+def find_left_behind(begun: WaitingView, older: Collection[WaitingView]) -> frozenset[str]:
+    """Returns the older ones that never begin because this one has begun before them.
+
+    Only an override lets a deployment begin before older ones that go on waiting; what is older
+    than what is then deployed must not be deployed over it.
+    """
+    if not begun.is_overridden:
+        return frozenset()
+    return frozenset(each.deployment_id for each in older if not each.is_roll_back)
+
+
+def describe_supersession(
+    newer_id: str, commit: str, *, overrider: str | None = None, reason: str = ""
+) -> str:
+    """Returns the sentence with which a superseded deployment ends.
+
+    `overrider` is who gave the newer one an override, if that is why it came first.
+    """
+    sentence = f"superseded by the deployment {newer_id} of {commit[:7]}"
+    if overrider is None:
+        return sentence
+    by = f" by {overrider}" if overrider else ""
+    return f"{sentence} (override{by}{f': {reason}' if reason else ''})"
 
 
 def describe_rejection(mode: QueueMode, commit: str, open_ids: Sequence[str]) -> str | None:

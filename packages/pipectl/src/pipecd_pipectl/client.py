@@ -24,6 +24,7 @@ from pipecd_wire.pipecd.api.api_pb2_grpc import (
     PipedServiceStub,
     ProjectServiceStub,
 )
+from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceStub
 from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceStub
 from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceStub
 from pipecd_wire.rpc import CallError, connect
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # these types exist for the checker alone
         PipedServiceAsyncStub,
         ProjectServiceAsyncStub,
     )
+    from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceAsyncStub
     from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceAsyncStub
     from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceAsyncStub
     from pipecd_wire.webservice.service_pb2_grpc import WebServiceAsyncStub
@@ -55,6 +57,7 @@ class Client:
     connection: ControlPlaneConnection
     api: "APIServiceAsyncStub"
     applications: "ApplicationServiceAsyncStub"
+    chains: "ChainServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
     pipeds: "PipedServiceAsyncStub"
     projects: "ProjectServiceAsyncStub"
@@ -80,6 +83,7 @@ async def open_client(connection: ControlPlaneConnection) -> AsyncIterator[Clien
             connection=connection,
             api=APIServiceStub(opened),
             applications=ApplicationServiceStub(opened),
+            chains=ChainServiceStub(opened),
             deployments=DeploymentServiceStub(opened),
             pipeds=PipedServiceStub(opened),
             projects=ProjectServiceStub(opened),

@@ -36,6 +36,8 @@ class Noun(Enum):
     PLUGIN = auto()
     """Of the piped that was named before."""
     API_KEY = auto()
+    CHAIN = auto()
+    """By its id, or one of its applications."""
 
 
 def complete_contexts(
@@ -75,3 +77,4 @@ complete_pipeds = _complete(Noun.PIPED)
 complete_piped_ids = _complete(Noun.PIPED_ID)
 complete_plugins = _complete(Noun.PLUGIN)
 complete_api_keys = _complete(Noun.API_KEY)
+complete_chains = _complete(Noun.CHAIN)

@@ -16,7 +16,7 @@ from pipecd_model import gojson
 from pipecd_runtime.terminal import make_printable
 
 STATES: Final = frozenset({"status", "state", "health_status"})
-PREFIXES: Final = ("DEPLOYMENT_", "STAGE_", "COMMAND_")
+PREFIXES: Final = ("DEPLOYMENT_CHAIN_", "DEPLOYMENT_BLOCK_", "DEPLOYMENT_", "STAGE_", "COMMAND_")
 OURS: Final = "pipecd."
 
 

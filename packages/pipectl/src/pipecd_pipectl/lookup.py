@@ -19,7 +19,8 @@ from pipecd_pipectl.typeable import format_typeable
 from pipecd_runtime.terminal import make_printable_line
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import apikey_pb2, application_pb2, deployment_pb2
-from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2
+from pipecd_wire.model.deployment_chain_pb2 import DeploymentChain
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, chains_pb2, repositories_pb2
 from pipecd_wire.rpc import CallError, call
 
 T = TypeVar("T")
@@ -106,6 +107,33 @@ async def find_piped(client: Client, text: str) -> api_pb2.ListPipedsResponse.It
     if not found:
         raise _no_such("piped", text, [each.piped.name for each in known])
     return _take_only(found, text, "pipeds", lambda it: f"{it.piped.id} {it.piped.name}")
+
+
+async def find_chain(client: Client, text: str) -> DeploymentChain:
+    """Returns the chain with this id or start of an id, or the newest with this application.
+
+    Raises NotFoundError, or ConfigError with the candidates when there are several.
+    """
+    if WHOLE_ID.fullmatch(text):
+        request = chains_pb2.GetChainRequest(chain_id=text.lower())
+        return (await call(client.chains.GetChain, request)).chain
+    page = await call(client.chains.ListChains, chains_pb2.ListChainsRequest(limit=PAGE))
+    names: list[str] = []
+    for each in page.chains:
+        members = [
+            node.application_ref.application_name for block in each.blocks for node in block.nodes
+        ]
+        if text in members:
+            return each
+        names += members
+    found = [
+        each
+        for each in page.chains
+        if START_OF_ID.fullmatch(text) and each.id.startswith(text.lower())
+    ]
+    if not found:
+        raise _no_such("chain", text, names)
+    return _take_only(found, text, "chains", lambda it: it.id)
 
 
 async def find_api_key(client: Client, text: str) -> apikey_pb2.APIKey:
@@ -306,7 +334,7 @@ def _take_only(found: Sequence[T], text: str, noun: str, describe: Callable[[T],
 
 def _no_such(noun: str, text: str, known: Iterable[str]) -> NotFoundError:
     near = find_close_matches(text, sorted(set(known)), most=3, cutoff=0.6)
-    listing = "piped" if noun == "piped" else "application"
+    listing = noun if noun in {"piped", "chain"} else "application"
     hint = (
         f"did you mean {' or '.join(repr(each) for each in near)}?"
         if near

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and arguments that several commands take, and kinds of their values."""
 
+import signal
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -130,6 +131,18 @@ def check_one_given(noun: str, **given: str | bool) -> None:
 
 def _to_flag(noun: str, flag: str) -> str:
     return f"its name or id ({noun.upper()})" if flag == "name" else f"--{flag.replace('_', '-')}"
+
+
+def confirm(question: str) -> bool:
+    """Asks at the terminal, and returns whether the answer is yes. Ctrl-C raises click.Abort.
+
+    A running loop takes that signal for itself, and would tell of it only after an answer.
+    """
+    taken = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(make_printable_line(question), err=True)
+    finally:
+        signal.signal(signal.SIGINT, taken)
 
 
 def say_dry_run(what: str) -> None:

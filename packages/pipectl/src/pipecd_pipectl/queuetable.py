@@ -57,12 +57,17 @@ def print_queue(items: Sequence[ListQueueResponse.Item], *, wide: bool, now: flo
 async def read_queued(
     client: Client, deployments: Iterable[Deployment]
 ) -> dict[str, QueuedDeployment]:
-    """Returns by deployment what its agent says that it waits for; asks only if one is open.
+    """Returns by deployment what its agent says that it waits for; asks only if one is open."""
+    if all(is_completed(each.status) for each in deployments):
+        return {}
+    return await read_all_queued(client)
+
+
+async def read_all_queued(client: Client) -> dict[str, QueuedDeployment]:
+    """Returns by deployment what its agent says that it waits for.
 
     A control plane of upstream's says nothing.
     """
-    if all(is_completed(each.status) for each in deployments):
-        return {}
     try:
         answer = await call(client.deployments.ListQueue, ListQueueRequest())
     except CallError as error:

@@ -30,6 +30,7 @@ _DAILY = _list(
         "Say what an application waits for, and what to do.",
     ),
     ("queue", "queue:queue", "List what waits for its turn, and for what."),
+    ("chain", "chain:chain", "Chains: applications that are deployed one after the other."),
     (
         "window",
         "window:window",

@@ -50,7 +50,7 @@ async def read_record(client: Client, deployment_id: str) -> DeploymentRecord:
 
 def print_story(deployment: pb.Deployment, record: DeploymentRecord) -> None:
     """Prints the story of a deployment that somebody did something to, or asked for."""
-    if not (record.by or record.actions):
+    if not (record.by or record.actions or record.refusals):
         return
     echo()
     echo("story")
@@ -85,6 +85,8 @@ def _list_ends(deployment: pb.Deployment, record: DeploymentRecord) -> Iterator[
             3,
             f"{status_name(deployment.status)} after {took}: {deployment.status_reason}",
         )
+    for refusal in record.refusals:  # of what follows its end, and is reported before it
+        yield StoryEvent(deployment.completed_at or deployment.updated_at, 4, refusal)
 
 
 def _list_stages(deployment: pb.Deployment, now: float) -> Iterator[StoryEvent]:

@@ -48,5 +48,20 @@ def test_an_event_without_data_is_not_registered_and_says_so() -> None:
     assert faults == ["the event 'one' was not registered: its data is empty"]
 
 
+def test_an_event_that_is_too_long_is_not_registered_and_says_so() -> None:
+    """How long the values are is known only now: lint sees the rest."""
+    long = pb.Deployment(id="d1", versions=[common_pb2.ArtifactVersion(version="v" * 70_000)])
+
+    events, faults = events_of(
+        "{events: [{name: one, data: '{{ .version }}'}, {name: two, data: '{{ .deployment }}'}]}",
+        long,
+    )
+
+    assert [each.name for each in events] == ["two"]
+    assert faults == [
+        "the event 'one' was not registered: its data has 70000 characters, at most 65536"
+    ]
+
+
 def test_nothing_is_registered_where_nothing_is_asked_for() -> None:
     assert events_of("{}") == ([], [])

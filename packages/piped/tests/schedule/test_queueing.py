@@ -113,6 +113,115 @@ async def test_an_override_lets_one_deployment_begin() -> None:
         await world.memory.until_completed("d1")
 
 
+def let_in(world: World, deployment_id: str) -> None:
+    override = Override(by="eve", reason="hotfix")
+    tell(world, records=(DeploymentRecord(deployment_id=deployment_id, override=override),))
+
+
+@pytest.mark.parametrize("mode", ["queue", "supersede", "reject"])
+async def test_an_override_passes_an_older_one_which_is_never_deployed(mode: str) -> None:
+    world = world_of()
+
+    async with world.running():
+        freeze(world)
+        for name in ("d1", "d2"):
+            world.controller.on_created(created(name))
+        world.controller.on_created(created("d3", mode))
+        await until(lambda: "d3" in list_waits(world))
+        let_in(world, "d3")
+        done = await world.memory.until_completed("d3")
+        older = [await world.memory.until_completed(name) for name in ("d1", "d2")]
+        tell(world, controls=(ApplicationControl(application_id="web"),))
+        world.controller.on_created(created("d4"))
+        await world.memory.until_completed("d4")
+
+    assert done.status == pb.DEPLOYMENT_SUCCESS
+    assert [each.status for each in older] == [pb.DEPLOYMENT_CANCELLED] * 2
+    if mode != "supersede":  # there, they are gone before the override
+        sentence = "superseded by the deployment d3 of c1 (override by eve: hotfix) before it began"
+        assert {each.status_reason for each in older} == {sentence}
+    assert [run.deployment.id for run in world.runs if run.deployment.stages] == ["d3", "d4"]
+
+
+async def test_until_the_one_with_the_override_begins_nothing_is_lost() -> None:
+    """It may wait for a place, and be cancelled there."""
+    world = world_of(at_once=1)
+    held = hold(world, "STEP 0")
+
+    async with world.running():
+        world.controller.on_created(created("busy", app="api"))
+        await held.began.wait()
+        del world.plugins.plugins["steps"].behave["STEP 0"]
+        freeze(world)
+        world.controller.on_created(created("d1"))
+        world.controller.on_created(created("d2"))
+        let_in(world, "d2")
+        await until(lambda: list_waits(world)["d2"].cause == QueuedDeployment.SLOT)
+        waits = list_waits(world)
+        assert waits["d1"].other_deployment_id == "d2"
+        world.push(cancel("d2"))
+        await world.memory.until_completed("d2")
+        await until(lambda: list_waits(world)["d1"].cause == QueuedDeployment.RULE)
+        tell(world, controls=(ApplicationControl(application_id="web"),))
+        held.let_go.set()
+        ended = await world.memory.until_completed("d1")
+
+    assert ended.status == pb.DEPLOYMENT_SUCCESS
+
+
+async def test_an_override_passes_nobody_who_may_begin() -> None:
+    world = world_of(at_once=1)
+    held = hold(world, "STEP 0")
+
+    async with world.running():
+        world.controller.on_created(created("busy", app="api"))
+        await held.began.wait()
+        del world.plugins.plugins["steps"].behave["STEP 0"]
+        for name in ("d1", "d2"):
+            world.controller.on_created(created(name))
+        let_in(world, "d2")
+        held.let_go.set()
+        for name in ("d1", "d2"):
+            assert (await world.memory.until_completed(name)).status == pb.DEPLOYMENT_SUCCESS
+
+    assert [run.deployment.id for run in world.runs] == ["busy", "d1", "d2"]
+
+
+async def test_an_override_of_a_pinned_application_passes_nobody() -> None:
+    world = world_of()
+
+    async with world.running():
+        pin = Pin(deployment_id="back", commit_hash="c1")
+        tell(world, controls=(ApplicationControl(application_id="web", pin=pin),))
+        for name in ("d1", "d2"):
+            world.controller.on_created(created(name))
+        let_in(world, "d2")
+        await until(lambda: {"d1", "d2"} <= set(list_waits(world)))
+        assert list_waits(world)["d2"].other_deployment_id == "d1"
+        tell(world, controls=(ApplicationControl(application_id="web"),))
+        for name in ("d1", "d2"):
+            assert (await world.memory.until_completed(name)).status == pb.DEPLOYMENT_SUCCESS
+
+
+async def test_a_restarted_piped_leaves_behind_what_its_predecessor_had_passed() -> None:
+    """It died between the beginning of the newer one and the end of the older one."""
+    world = world_of()
+    newer = created("d2")
+    newer.created_at += 1
+    newer.status = pb.DEPLOYMENT_RUNNING
+    newer.stages.add(id="s0", name="STEP", created_at=int(world.clock()))
+
+    async with world.running():
+        let_in(world, "d2")
+        world.push(created("d1"), newer)
+        old = await world.memory.until_completed("d1")
+        done = await world.memory.until_completed("d2")
+
+    assert old.status_reason.startswith("superseded by the deployment d2 of c1 (override by eve")
+    assert done.status == pb.DEPLOYMENT_SUCCESS
+    assert world.plugins.record == ["STEP 0"]
+
+
 async def test_what_waits_at_the_gate_can_be_cancelled() -> None:
     world = world_of()
 

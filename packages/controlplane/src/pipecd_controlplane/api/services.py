@@ -17,6 +17,7 @@ from pipecd_controlplane.api.piped.pipeds import AgentPipedsApi
 from pipecd_controlplane.api.piped.stages import AgentStagesApi
 from pipecd_controlplane.api.v1.access import ApiKeysApi, SessionsApi
 from pipecd_controlplane.api.v1.applications import V1ApplicationsApi
+from pipecd_controlplane.api.v1.chains import V1ChainsApi
 from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
 from pipecd_controlplane.api.v1.project import V1ProjectApi
@@ -46,7 +47,13 @@ from pipecd_controlplane.usecases.resources import ResourceQuestions
 from pipecd_controlplane.usecases.rollbacks import RollBacks
 from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_wire.apiservice import service_pb2 as apiservice
-from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2, windows_pb2
+from pipecd_wire.pipecd.api import (
+    access_pb2,
+    api_pb2,
+    chains_pb2,
+    repositories_pb2,
+    windows_pb2,
+)
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe, RunAudited
@@ -138,7 +145,11 @@ def endpoints(
     v1 = access_pb2.DESCRIPTOR.services_by_name
     served.add(v1["AccessService"], SessionsApi(stores, now))
     served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
-    served.add(windows_pb2.DESCRIPTOR.services_by_name["WindowService"], V1WindowsApi(stores, now))
+    served.add(chains_pb2.DESCRIPTOR.services_by_name["ChainService"], V1ChainsApi(stores))
+    served.add(
+        windows_pb2.DESCRIPTOR.services_by_name["WindowService"],
+        V1WindowsApi(stores, presence, now),
+    )
     served.add(
         repositories_pb2.DESCRIPTOR.services_by_name["RepositoryService"],
         V1RepositoriesApi(access.hooks, RepositoryHints(stores, shared.git_hints), web_base_url),

@@ -9,10 +9,10 @@ from typing import Final
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import limits, traces
+from pipecd_controlplane.usecases import limits, stage_actions, traces
 from pipecd_controlplane.usecases.ownership import Agent, own_deployment
 from pipecd_controlplane.usecases.traces import NewTrace
-from pipecd_model.errors import ConflictError, NotFoundError
+from pipecd_model.errors import ConfigError, ConflictError, NotFoundError
 from pipecd_model.ids import new_id
 from pipecd_wire.model import event_pb2 as pb
 from pipecd_wire.pipecd.push import push_pb2
@@ -24,6 +24,9 @@ OF_DEPLOYMENT: Final = uuid.UUID("c3a8b0a4-1b52-5d7e-8c53-0f8a52a1d9be")
 WAITING: Final = "It is going to be replaced by {}"
 SHOWN_DATA: Final = 500
 """Characters of an event's data in the sentence about it; it is shown in lists."""
+
+SHOWN_NAME: Final = 80
+"""Characters of an event's name in the sentence about its refusal."""
 
 HANDLED: Final = frozenset({pb.EVENT_SUCCESS, pb.EVENT_FAILURE})
 
@@ -92,23 +95,33 @@ async def register(
 async def register_of_deployment(
     stores: Stores, agent: Agent, request: push_pb2.RegisterEventRequest, now: Now
 ) -> str:
-    """Add an event because a deployment of this agent has succeeded; a repeat adds none."""
+    """Add an event because a deployment of this agent has succeeded; a repeat adds none.
+
+    The author of an event that is refused reads that in the deployment's story, not in the log of
+    an agent.
+    """
     deployment = await own_deployment(stores.deployments, agent, request.deployment_id)
-    return await register(
-        stores,
-        agent.project_id,
-        name=request.name,
-        data=request.data,
-        labels=request.labels,
-        contexts={
-            "application": deployment.application_name,
-            "commit": deployment.trigger.commit.hash,
-            "deployment": deployment.id,
-        },
-        trace=None,
-        now=now,
-        wanted_id=str(uuid.uuid5(OF_DEPLOYMENT, f"{deployment.id}/{request.number}")),
-    )
+    try:
+        return await register(
+            stores,
+            agent.project_id,
+            name=request.name,
+            data=request.data,
+            labels=request.labels,
+            contexts={
+                "application": deployment.application_name,
+                "commit": deployment.trigger.commit.hash,
+                "deployment": deployment.id,
+            },
+            trace=None,
+            now=now,
+            wanted_id=str(uuid.uuid5(OF_DEPLOYMENT, f"{deployment.id}/{request.number}")),
+        )
+    except ConfigError as refused:
+        name = request.name[:SHOWN_NAME]
+        sentence = f"the event {name!r} was not registered: {refused.with_hint()}"
+        await stage_actions.note_refusal(stores, deployment, sentence)
+        raise
 
 
 async def find_latest(

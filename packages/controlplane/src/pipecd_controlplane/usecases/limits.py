@@ -10,13 +10,14 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from pipecd_model import event_limits
 from pipecd_model.errors import ConfigError
 
-NAME: Final = 500
+NAME: Final = event_limits.NAME_CHARACTERS
 DESCRIPTION: Final = 64 * 1024
-LABELS: Final = 64
-LABEL: Final = 500
-EVENT_DATA: Final = 64 * 1024
+LABELS: Final = event_limits.LABELS
+LABEL: Final = event_limits.LABEL_CHARACTERS
+EVENT_DATA: Final = event_limits.DATA_CHARACTERS
 CONTEXT: Final = 4 * 1024
 COMMIT_MESSAGE: Final = 64 * 1024
 TARGETS: Final = 200

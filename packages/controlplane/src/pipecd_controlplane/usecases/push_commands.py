@@ -4,26 +4,35 @@
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.push_commands import PushCommandState
 from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import applications
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.requester import Requester
+from pipecd_controlplane.usecases.shared_state import Presence
+from pipecd_controlplane.usecases.watching import check_piped_watches
 from pipecd_model.errors import ConflictError, NotFoundError, StateError
 from pipecd_model.ids import id_of_command, new_id
+from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.control import control_pb2
 from pipecd_wire.pipecd.push import push_pb2
 
 
 async def restart_plugin(
-    stores: Stores, requester: Requester, piped_id: str, plugin: str, *, at: int
+    stores: Stores,
+    presence: Presence,
+    requester: Requester,
+    request: api_pb2.RestartPluginRequest,
+    now: Now,
 ) -> str:
     """Ask a piped to stop and start one of its plugins; returns the command's id.
 
     A call that is repeated with its idempotency key makes one command.
     """
     wanted_id = requester.request_id("RestartPlugin")
+    piped_id, plugin = request.piped_id, request.plugin_name
     piped = await stores.pipeds.get(requester.project_id, piped_id)
     if piped.disabled:
         raise StateError(f"the piped {piped.name!r} is disabled", hint="enable it first")
@@ -33,12 +42,13 @@ async def restart_plugin(
             f"the piped {piped.name!r} has no plugin {plugin!r}",
             hint=f"it has {', '.join(known)}" if known else "it has not told of any",
         )
+    await check_piped_watches(stores, presence, piped, "restart a plugin", now)
     command = push_pb2.Command(
         id=wanted_id or new_id(),
         type=push_pb2.Command.RESTART_PLUGIN,
         plugin_name=plugin,
         commander=requester.name,
-        created_at=Timestamp(seconds=at),
+        created_at=Timestamp(seconds=now()),
     )
     try:
         await stores.push_commands.add(requester.project_id, piped_id, command)

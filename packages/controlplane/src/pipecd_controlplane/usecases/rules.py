@@ -17,6 +17,8 @@ from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import applications, deployments, limits, stage_actions
 from pipecd_controlplane.usecases.requester import Requester
+from pipecd_controlplane.usecases.shared_state import Presence
+from pipecd_controlplane.usecases.watching import check_watches
 from pipecd_model import windows
 from pipecd_model.deployment import is_completed
 from pipecd_model.errors import ConfigError, NotFoundError, StateError
@@ -158,13 +160,24 @@ async def set_freeze(
 
 
 async def override(
-    stores: Stores, requester: Requester, deployment_id: str, reason: str, now: Now
+    stores: Stores,
+    presence: Presence,
+    requester: Requester,
+    request: api.OverrideRulesRequest,
+    now: Now,
 ) -> pb.DeploymentRecord:
-    """Let a deployment begin whatever the rules say. Raises StateError when it is completed."""
+    """Let a deployment begin whatever the rules say.
+
+    Raises StateError when it is completed, or when its agent knows of no overrides: what such a one
+    may not begin is refused before it is a deployment.
+    """
+    reason = request.reason
     limits.text("reason", reason, limits.CONTEXT)
-    deployment = await deployments.get(stores, requester, deployment_id)
+    deployment = await deployments.get(stores, requester, request.deployment_id)
     if is_completed(deployment.status):
         raise StateError("the deployment is completed already")
+    application = await applications.get(stores, requester, deployment.application_id)
+    await check_watches(stores, presence, application, "heed an override", now)
     at = Timestamp(seconds=now())
     kept = pb.DeploymentRecord()
 

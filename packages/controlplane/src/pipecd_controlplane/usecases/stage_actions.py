@@ -16,6 +16,9 @@ from pipecd_wire.pipecd.control import control_pb2 as pb
 MOST_ACTIONS = 500
 """Of one deployment; the oldest of more are dropped. People do a handful of things."""
 
+MOST_REFUSALS = 50
+"""Of one deployment; later ones are in the log of the agent alone."""
+
 
 async def get_record(
     stores: Stores, requester: Requester, deployment_id: str
@@ -72,3 +75,28 @@ async def append_in(
     await stores.records.change_in(
         transaction, deployment.project_id, deployment.id, edit, piped_id=deployment.piped_id
     )
+
+
+async def note_refusal(stores: Stores, deployment: Deployment, sentence: str) -> None:
+    """Keep in the record of a deployment that something which was to follow it was refused.
+
+    A refusal that is repeated is kept once.
+    """
+
+    def edit(known: ReportedMessage[pb.DeploymentRecord] | None) -> pb.DeploymentRecord | None:
+        record = pb.DeploymentRecord(
+            deployment_id=deployment.id, application_id=deployment.application_id
+        )
+        if known is not None:
+            record.CopyFrom(known.message)
+        if sentence in record.refusals or len(record.refusals) >= MOST_REFUSALS:
+            return None
+        record.refusals.append(sentence)
+        return record
+
+    async def work(transaction: Transaction) -> None:
+        await stores.records.change_in(
+            transaction, deployment.project_id, deployment.id, edit, piped_id=deployment.piped_id
+        )
+
+    await stores.database.write(work)

@@ -7,6 +7,7 @@ from pipecd_controlplane.usecases import pipeds
 from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_model.errors import StateError
 from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.piped_pb2 import Piped
 
 
 async def is_watching(
@@ -36,7 +37,19 @@ async def check_watches(
         return
     piped = await stores.pipeds.find(project_id, piped_id)
     name = piped.name if piped is not None else piped_id
-    raise StateError(
-        f"the piped {name!r} of the application {application.name!r} cannot {what}",
+    raise _cannot(f"the piped {name!r} of the application {application.name!r}", what)
+
+
+async def check_piped_watches(
+    stores: Stores, presence: Presence, piped: Piped, what: str, now: Now
+) -> None:
+    """Raises StateError unless the agent of a piped can do `what`."""
+    if not await is_watching(stores, presence, piped.project_id, piped.id, now):
+        raise _cannot(f"the piped {piped.name!r}", what)
+
+
+def _cannot(who: str, what: str) -> StateError:
+    return StateError(
+        f"{who} cannot {what}",
         hint="it has never been connected, or is one of upstream's, which do not know this",
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from pipecd_model.config import rules
 from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.event_limits import list_event_faults
 
 EVENT_VALUES: Final = frozenset({"application", "commit", "deployment", "version"})
 """What the data of an event may name: the application, the commit's hash, the deployment's id, and
@@ -69,8 +70,12 @@ class PostSyncEventConfig(ConfigModel):
                 hint=f"use one of {', '.join(sorted(EVENT_VALUES))}",
             )
 
-        if "{{" in _PLACEHOLDER.sub("", self.data):
+        fixed = _PLACEHOLDER.sub("", self.data)
+        if "{{" in fixed:
             report.fault("data", message="only names are replaced", hint="as in {{ .commit }}")
+        # How long the values are is known when it is registered; the agent looks again then.
+        for field, message in list_event_faults(self.name, fixed, self.labels):
+            report.fault(field, message=message)
 
     def render(self, values: Mapping[str, str]) -> str:
         """Returns the data with the values in place of their names."""

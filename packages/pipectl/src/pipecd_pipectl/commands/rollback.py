@@ -17,6 +17,7 @@ from pipecd_pipectl.options import (
     DURATION,
     STRATEGIES,
     application_argument,
+    confirm,
     dry_run_option,
     say_dry_run,
 )
@@ -88,7 +89,7 @@ async def rollback(
         if dry_run:
             say_dry_run(f"roll back {found.name} to {request.commit_hash[:7]} and pin it there")
             return
-        if not click.confirm(f"Roll {make_printable_line(found.name)} back?", err=True):
+        if not confirm(f"Roll {found.name} back?"):
             raise StateError("nothing was changed")
         if request.deployment_id:
             request.commit_hash = ""

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 from pipecd_model.stage import format_stage_number
 from pipecd_pipectl.client import Client, open_client, take_connection
 from pipecd_pipectl.completions import Noun
+from pipecd_pipectl.data import name_state
 from pipecd_pipectl.lookup import START_OF_ID, choose_started
 from pipecd_pipectl.paging import list_pages
 from pipecd_pipectl.selection import read_deployment
@@ -31,7 +32,8 @@ from pipecd_pipectl.typeable import PLAIN, SHORT_ID, format_typeable
 from pipecd_runtime.terminal import make_printable_line
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2, piped_pb2
-from pipecd_wire.pipecd.api import access_pb2, api_pb2
+from pipecd_wire.model.deployment_chain_pb2 import ChainStatus
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, chains_pb2
 from pipecd_wire.rpc import call
 
 LIMIT_SECONDS: Final = 0.5
@@ -204,6 +206,19 @@ async def _list_api_keys(client: Client, _: TypedLine) -> AsyncIterator[Thing]:
         yield Thing(each.key.name, each.key.id)
 
 
+async def _list_chains(client: Client, _: TypedLine) -> AsyncIterator[Thing]:
+    page = await call(client.chains.ListChains, chains_pb2.ListChainsRequest(limit=RECENT))
+    named: set[str] = set()
+    for each in page.chains:
+        status, age = name_state(ChainStatus.DESCRIPTOR, each.status), format_age(each.created_at)
+        yield Thing("", each.id, f"{status} {age}")
+        for node in (node for block in each.blocks for node in block.nodes):
+            name = node.application_ref.application_name
+            if name not in named:
+                named.add(name)
+                yield Thing(name, "", f"{status} {age}")
+
+
 LISTERS: Final[Mapping[Noun, Lister]] = {
     Noun.APPLICATION: _list_applications,
     Noun.APPLICATION_ID: _list_application_ids,
@@ -215,4 +230,5 @@ LISTERS: Final[Mapping[Noun, Lister]] = {
     Noun.PIPED_ID: _list_piped_ids,
     Noun.PLUGIN: _list_plugins,
     Noun.API_KEY: _list_api_keys,
+    Noun.CHAIN: _list_chains,
 }

@@ -3,7 +3,7 @@
 
 Before a deployment begins it passes the gate (what people and rules say), then gets its locks and a
 place to run in, all at once; until then it holds neither. What a newer deployment does to older
-ones of its application is decided by `pipecd_model.queueing`.
+ones of its application is found out in `superseding`.
 
 The trigger adds a deployment as soon as it is created (`on_created`); deployments that an earlier
 piped has left come with the state that the control plane sends. Nothing here is polled. Everything
@@ -14,28 +14,23 @@ deployments.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final
 
-from pipecd_model.deployment import is_begun, is_completed, rank_in_queue
+from pipecd_model.deployment import is_begun, is_completed
 from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_model.gate import Blocker
-from pipecd_model.queueing import (
-    Interruption,
-    QueueMode,
-    WaitingView,
-    decide,
-    describe_supersession,
-    read_settings,
-)
+from pipecd_model.queueing import read_settings
 from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
-from pipecd_piped.report.commands import CommandInbox, CommandOutcome
+from pipecd_piped.report.commands import CommandInbox
 from pipecd_piped.report.statuses import StatusReporter
 from pipecd_piped.schedule.admission import Admission, Precedence, Ticket, Want
+from pipecd_piped.schedule.early_cancels import EarlyCancels
 from pipecd_piped.schedule.gate import DeploymentGate
+from pipecd_piped.schedule.queue import ApplicationQueue
 from pipecd_piped.schedule.run import DeploymentRun
 from pipecd_piped.schedule.services import Permit
-from pipecd_piped.schedule.stop import Refused, Superseded
+from pipecd_piped.schedule.stop import Refused
+from pipecd_piped.schedule.superseding import Superseding
 from pipecd_runtime.logs import logger
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.command_pb2 import Command
@@ -47,31 +42,8 @@ log = logger(__name__)
 DONE_MEMORY_SECONDS: Final = 600.0
 """How long a finished deployment is remembered: a state that is under way may still list it."""
 
-ALARM_SECONDS: Final = 30.0
-SHORTEST_ALARM_SECONDS: Final = 0.01
-"""How long a queue sleeps at most, and at least, before a rule's end is looked at again."""
-
 READ_AGAIN_SECONDS: Final = 1.0
 """Seconds between two attempts to read a deployment from the control plane again."""
-
-
-@dataclass(slots=True)
-class ApplicationQueue:
-    """The deployments of one application: those that are queued, and the one that runs."""
-
-    waiting: list[Deployment] = field(default_factory=list)
-    epoch: int = 0
-    """The epoch of the lease under which the queued deployments were received."""
-    running: DeploymentRun | None = None
-    since: int | None = None
-    """Its place in the line of all applications; kept until one of its deployments begins."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker must look again at what the first deployment waits for."""
-    blocker: Blocker | None = None
-    """Why the first deployment may not begin."""
-    ticket: Ticket | None = None
-    """What the first deployment waits for once it may begin: a place, locks."""
-    alarm: asyncio.TimerHandle | None = None
 
 
 class Controller:
@@ -97,7 +69,6 @@ class Controller:
         """
         self._state = state
         self._reports = reports
-        self._commands = commands
         self._start = start
         self._read_deployment = read_deployment
         self._permit = permit
@@ -105,9 +76,7 @@ class Controller:
         self._clock = clock
         self.gate = gate or DeploymentGate(state)
         self._admission = Admission(at_once)
-        self._arrivals: dict[str, int] = {}
-        """By deployment, in which order they came, because clocks count seconds. Of those that a
-        snapshot lists nobody knows the order."""
+        self._superseding = Superseding(self.gate)
         self.on_change: Callable[[], None] = lambda: None
         """Called when what a deployment waits for may have changed."""
         self.on_closed: Callable[[str], None] = lambda application_id: None
@@ -116,7 +85,7 @@ class Controller:
         self._where: dict[str, str] = {}
         self._done: dict[str, tuple[float, int]] = {}
         """By deployment: when it was finished here, and the epoch of the lease at that time."""
-        self._early_cancels: dict[str, list[Command]] = {}
+        self._early_cancels = EarlyCancels(commands, read_deployment)
         self._tasks: asyncio.TaskGroup | None = None
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -254,7 +223,7 @@ class Controller:
         queue.waiting.append(deployment)
         self._where[deployment.id] = application_id
         if in_order:
-            self._arrivals.setdefault(deployment.id, self._admission.next_number())
+            self._superseding.note_arrival(deployment.id)
         if is_begun(deployment):
             locks = read_settings(deployment).locks
             self._admission.owe(deployment.id, deployment.application_name, locks)
@@ -265,66 +234,15 @@ class Controller:
 
     def _review(self, queue: ApplicationQueue) -> None:
         """Bring a queue into order, and have newer deployments do what their mode says."""
-        queue.waiting.sort(
-            key=lambda each: rank_in_queue(each, is_roll_back=self.gate.is_roll_back(each))
-        )
-        pending = [each for each in queue.waiting if not is_begun(each)]
-        for newer in sorted(pending, key=self._age):
-            self._supersede(queue, newer)
-        self._set_alarm(queue)
+        self._superseding.sort(queue)
+        if self._tasks is not None:
+            for deployment, reason in self._superseding.take_superseded(queue):
+                run = self._start(deployment)
+                run.supersede(reason)
+                self._end_unbegun(run)
+        queue.set_alarm(self.gate, self._review)
         queue.changed.set()
         self.on_change()
-
-    def _age(self, deployment: Deployment) -> tuple[int, int, int]:
-        """Returns the sort key by which a deployment is newer than another."""
-        arrival = self._arrivals.get(deployment.id, -1)
-        return deployment.created_at, deployment.trigger.timestamp, arrival
-
-    def _supersede(self, queue: ApplicationQueue, newer: Deployment) -> None:
-        """Have a deployment take the place of older ones of its application, if it is to."""
-        mode = read_settings(newer).mode
-        wants_place = mode is QueueMode.SUPERSEDE or self.gate.is_roll_back(newer)
-        if self._tasks is None or not wants_place:
-            return
-        age = self._age(newer)
-        older = [each for each in queue.waiting if not is_begun(each) and self._age(each) < age]
-        run = queue.running if queue.running and self._age(queue.running.deployment) < age else None
-        verdict = decide(
-            mode,
-            run.view(is_roll_back=self.gate.is_roll_back(run.deployment)) if run else None,
-            [self._view(each) for each in older],
-            self._view(newer),
-            may_begin=self.gate.find_blocker(newer) is None,
-        )
-        reason = Superseded(
-            by=newer.id, sentence=describe_supersession(newer.id, newer.trigger.commit.hash)
-        )
-        if run is not None and verdict.running is not Interruption.NONE:
-            run.supersede(reason)
-        for deployment in older:
-            if deployment.id in verdict.superseded:
-                queue.waiting.remove(deployment)
-                superseded = self._start(deployment)
-                superseded.supersede(reason)
-                self._end_unbegun(superseded)
-
-    def _view(self, deployment: Deployment) -> WaitingView:
-        return WaitingView(
-            deployment_id=deployment.id, is_roll_back=self.gate.is_roll_back(deployment)
-        )
-
-    def _set_alarm(self, queue: ApplicationQueue) -> None:
-        """Look again at a queue when the first rule ends that one of its deployments waits for."""
-        if queue.alarm is not None:
-            queue.alarm.cancel()
-            queue.alarm = None
-        found = [self.gate.find_blocker(each) for each in queue.waiting if not is_begun(each)]
-        ends = [each.until.timestamp() for each in found if each is not None and each.until]
-        if ends:
-            # A clock that is set meanwhile must not make it sleep for long.
-            seconds = min(max(min(ends) - self.gate.clock(), SHORTEST_ALARM_SECONDS), ALARM_SECONDS)
-            loop = asyncio.get_running_loop()
-            queue.alarm = loop.call_later(seconds, self._review, queue)
 
     def _log_queued(self, queue: ApplicationQueue, deployment: Deployment) -> None:
         """Log what a deployment waits for, unless its turn is now."""
@@ -350,7 +268,7 @@ class Controller:
             queue.epoch = self._permit.epoch
             for deployment in queue.waiting:
                 del self._where[deployment.id]
-                self._early_cancels.pop(deployment.id, None)
+                self._early_cancels.take(deployment.id)
                 self._admission.forgive(deployment.id)
             queue.waiting.clear()
             queue.changed.set()
@@ -380,25 +298,9 @@ class Controller:
         The command is kept until the deployment arrives, and refused when it is completed.
         """
         if deployment_id in self._done or self._tasks is None:
-            self._refuse(command)
-        elif command not in self._early_cancels.setdefault(deployment_id, []):
-            self._early_cancels[deployment_id].append(command)
-            self._tasks.create_task(self._look_up(deployment_id))
-
-    async def _look_up(self, deployment_id: str) -> None:
-        try:
-            over = is_completed((await self._read_deployment(deployment_id)).status)
-        except NotFoundError:
-            over = True
-        except PipecdError as error:
-            log.debug("deployment.not_looked_up", deployment=deployment_id, reason=str(error))
-            over = False
-        if over:
-            for command in self._early_cancels.pop(deployment_id, ()):
-                self._refuse(command)
-
-    def _refuse(self, command: Command) -> None:
-        self._commands.finish(command, CommandOutcome.fail("the deployment is over"))
+            self._early_cancels.refuse(command)
+        elif self._early_cancels.keep(deployment_id, command):
+            self._tasks.create_task(self._early_cancels.refuse_if_over(deployment_id))
 
     def _cancel_waiting(
         self, queue: ApplicationQueue, deployment_id: str, command: Command
@@ -408,7 +310,7 @@ class Controller:
         if deployment is None or not is_new or self._tasks is None:
             # An earlier piped has begun it: it has to be rolled back when its turn comes. Or it is
             # being read again from the control plane.
-            self._early_cancels.setdefault(deployment_id, []).append(command)
+            self._early_cancels.keep(deployment_id, command)
             return
         queue.waiting.remove(deployment)
         run = self._start(deployment)
@@ -458,8 +360,7 @@ class Controller:
                     await self._read_again(run.deployment.id)
         finally:
             del self._workers[application_id]
-            if queue.alarm is not None:
-                queue.alarm.cancel()
+            queue.cancel_alarm()
             if not queue.waiting:
                 del self._queues[application_id]
             self.on_change()
@@ -518,7 +419,7 @@ class Controller:
             return None
         queue.since = queue.blocker = None
         run = queue.running = self._start(deployment)
-        for command in self._early_cancels.pop(deployment.id, ()):
+        for command in self._early_cancels.take(deployment.id):
             run.cancel(command)
         self._review(queue)
         try:
@@ -551,7 +452,7 @@ class Controller:
             self._done[run.deployment.id] = (self._clock(), run.epoch)
             self._state.forget_deployment(run.deployment.id)
             self._admission.forgive(run.deployment.id)
-            self._arrivals.pop(run.deployment.id, None)
+            self._superseding.forget(run.deployment.id)
             self.on_closed(run.deployment.application_id)
 
     async def _catch_up(self, application_id: str, queue: ApplicationQueue) -> None:
@@ -577,7 +478,7 @@ class Controller:
         if found is not None and not is_completed(found.status):
             self._add(found)
         else:
-            for command in self._early_cancels.pop(deployment_id, ()):
+            for command in self._early_cancels.take(deployment_id):
                 self._cancel_unknown(deployment_id, command)
             self._admission.forgive(deployment_id)
             self.on_closed(application_id)

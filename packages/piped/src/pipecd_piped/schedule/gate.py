@@ -13,6 +13,7 @@ from pipecd_model import gate
 from pipecd_model.gate import Blocker
 from pipecd_piped.controlplane.state import ControlPlaneState
 from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipecd.control.control_pb2 import Override
 
 
 class DeploymentGate:
@@ -45,3 +46,8 @@ class DeploymentGate:
     def is_roll_back(self, deployment: Deployment) -> bool:
         """Returns whether a person brings the application back with this deployment."""
         return gate.is_roll_back(self.state.record(deployment.id))
+
+    def find_override(self, deployment: Deployment) -> Override | None:
+        """Returns the override that a person gave this deployment; None when nobody did."""
+        record = self.state.record(deployment.id)
+        return record.override if record.HasField("override") else None

@@ -12,7 +12,8 @@ from typing import Final
 from pipecd_model.errors import PipecdError
 from pipecd_model.gate import Blocker
 from pipecd_piped.controlplane.client import ControlPlane, UnknownRpcError
-from pipecd_piped.schedule.controller import ApplicationQueue, Controller
+from pipecd_piped.schedule.controller import Controller
+from pipecd_piped.schedule.queue import ApplicationQueue
 from pipecd_piped.schedule.turns import StageTurns
 from pipecd_runtime.logs import logger
 from pipecd_wire.pipecd.control.control_pb2 import QueuedDeployment

@@ -51,6 +51,6 @@ class V1PipedsApi:
         self, caller: User, request: pb.RestartPluginRequest
     ) -> pb.RestartPluginResponse:
         command_id = await push_commands.restart_plugin(
-            self._stores, caller, request.piped_id, request.plugin_name, at=self._now()
+            self._stores, self._presence, caller, request, self._now
         )
         return pb.RestartPluginResponse(command_id=command_id)

@@ -7,6 +7,7 @@ from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import rules
+from pipecd_controlplane.usecases.shared_state import Presence
 from pipecd_wire.pipecd.api import windows_pb2 as pb
 from pipecd_wire.rpc import rpc
 
@@ -14,8 +15,9 @@ from pipecd_wire.rpc import rpc
 class V1WindowsApi:
     """When deployments may begin."""
 
-    def __init__(self, stores: Stores, now: Now) -> None:
+    def __init__(self, stores: Stores, presence: Presence, now: Now) -> None:
         self._stores = stores
+        self._presence = presence
         self._now = now
 
     @rpc("GetRules")
@@ -69,7 +71,5 @@ class V1WindowsApi:
     async def override_rules(
         self, caller: User, request: pb.OverrideRulesRequest
     ) -> pb.OverrideRulesResponse:
-        record = await rules.override(
-            self._stores, caller, request.deployment_id, request.reason, self._now
-        )
+        record = await rules.override(self._stores, self._presence, caller, request, self._now)
         return pb.OverrideRulesResponse(record=record)

@@ -344,6 +344,7 @@ class DeploymentRecord(_message.Message):
     ACTIONS_FIELD_NUMBER: _builtins.int
     SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     REPLACED_PIN_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
     deployment_id: _builtins.str
     application_id: _builtins.str
     type: Global___DeploymentRecord.Type.ValueType
@@ -366,6 +367,10 @@ class DeploymentRecord(_message.Message):
     def replaced_pin(self) -> Global___Pin:
         """Of a roll-back: the pin that its own has replaced, which comes back if the agent refuses the roll-back."""
 
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What was to follow it and was refused, such as an event that is too large: a sentence for each."""
+
     def __init__(
         self,
         *,
@@ -379,10 +384,11 @@ class DeploymentRecord(_message.Message):
         actions: _abc.Iterable[Global___StageAction] | None = ...,
         superseded_by: _builtins.str = ...,
         replaced_pin: Global___Pin | None = ...,
+        refusals: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["override", b"override", "replaced_pin", b"replaced_pin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "application_id", b"application_id", "by", b"by", "deployment_id", b"deployment_id", "override", b"override", "reason", b"reason", "replaced_pin", b"replaced_pin", "superseded_by", b"superseded_by", "target_deployment_id", b"target_deployment_id", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "application_id", b"application_id", "by", b"by", "deployment_id", b"deployment_id", "override", b"override", "reason", b"reason", "refusals", b"refusals", "replaced_pin", b"replaced_pin", "superseded_by", b"superseded_by", "target_deployment_id", b"target_deployment_id", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
