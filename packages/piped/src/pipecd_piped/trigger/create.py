@@ -59,6 +59,7 @@ class Creator:
                     await self._calls.create(deployment)
         except UnavailableError as error:
             log.warning("deployment.not_created", deployment=deployment.id, reason=str(error))
+            self._history.doubt_last(wanted.application.id)
             return False
         except ConflictError:
             # An earlier try was accepted, perhaps that of a piped that died: the state has the

@@ -38,6 +38,8 @@ class TriggerHistory:
         self._compared: dict[str, str] = {}
         self._decided: dict[str, tuple[str, bytes]] = {}
         self._rejected: set[str] = set()
+        self._doubted: set[str] = set()
+        """Applications of which a deployment may have been created without an answer."""
         self._asking = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     def keep_only(self, applications: Collection[str]) -> list[str]:
@@ -48,6 +50,7 @@ class TriggerHistory:
             for known_of in (self._last, self._compared, self._decided):
                 known_of.pop(application_id, None)
             self._rejected.discard(application_id)
+            self._doubted.discard(application_id)
         return gone
 
     def knows(self, application: Application) -> bool:
@@ -88,13 +91,26 @@ class TriggerHistory:
             for application in applications:
                 if application.id in self._last:
                     continue
-                if application.HasField("most_recently_triggered_deployment"):
+                if (
+                    application.HasField("most_recently_triggered_deployment")
+                    and application.id not in self._doubted
+                ):
                     known = application.most_recently_triggered_deployment
                     self._last[application.id] = LastTriggered(
                         commit=known.trigger.commit.hash, deployment_id=known.deployment_id
                     )
                 else:
                     tasks.create_task(self._ask(application.id))
+
+    def doubt_last(self, application_id: str) -> None:
+        """Forget the last deployment: the control plane may have created another, unanswered.
+
+        It is asked for before the next decision. If it was created, the next commit must not deploy
+        the same change again.
+        """
+        self._last.pop(application_id, None)
+        self._compared.pop(application_id, None)
+        self._doubted.add(application_id)
 
     def has_last(self, application_id: str) -> bool:
         """Returns whether `last` is known: a deployment, or that there was none."""
@@ -119,6 +135,7 @@ class TriggerHistory:
     def record_deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
         """Note a new last deployment; the decision for this head is final."""
         self._last[application.id] = LastTriggered(commit=head.hash, deployment_id=deployment_id)
+        self._doubted.discard(application.id)
         self._compared.pop(application.id, None)
         self.mark_decided(application, head)
 
@@ -129,6 +146,7 @@ class TriggerHistory:
         except PipecdError as error:
             log.warning("trigger.unknown_past", application=application_id, reason=str(error))
             return
+        self._doubted.discard(application_id)
         self._last[application_id] = found and LastTriggered(
             commit=found.trigger.commit.hash, deployment_id=found.deployment_id
         )
