@@ -13,17 +13,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from pathlib import Path
 
-from chaos.applications import ALL_NAMES
+from chaos.applications import ALL_NAMES, read_effects
 from chaos.evidence import Trace, keep
 from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
 from chaos.promises import Violation
-from chaos.schedule import Round, drawn, rounds
+from chaos.schedule import Round, drawn, peaceful, rounds
 from chaos.site import Site, running_site
+from chaos.stories import KINDS, Story
+from chaos.stories import violations as story_violations
 from chaos.summary import Broken, say, summary, too_few
 
 ROUND_LIMIT = 180.0
@@ -54,12 +56,17 @@ class World:
             await self._break(plan, found, trace, observer, done)
             return
         began = time.monotonic()
-        commit = site.commit(f"round {plan.number}")
-        arm(site, plan)
+        nonce = f"round {plan.number}"
         if self.rounds == 0:
             await site.add_applications()
         self.rounds += 1
-        observer = Observer(site, commit, plan, expected=len(site.names))
+        observer = Observer(site, "", plan, expected=len(site.names))
+        stories = [KINDS[each.name](site, observer, each, nonce) for each in plan.stories]
+        for story in stories:
+            await story.prepare()
+            observer.stories.append(story.run)
+        observer.commits.add(site.commit(nonce))
+        arm(site, plan)
         found = await self._let_things_die(plan, trace, observer, done)
         seconds = time.monotonic() - began
         disarm(site, plan, done)
@@ -67,11 +74,23 @@ class World:
         done.deaths += observer.deaths
         site.clocks.set_right()
         site.piped.restart_after = site.server.restart_after = 0.0
-        found += [each async for each in violations(site, observer, done.shims)]
+        found += [each async for each in self._violations(observer, stories, done)]
         self.total.add(done)
         deaths = ", ".join(done.deaths.elements()) or "no death"
         say(f"[{self.seed}] {plan}  [{deaths}; {seconds:.1f} s; all: {self.total.deaths.total()}]")
         await self._break(plan, found, trace, observer, done)
+
+    async def _violations(
+        self, observer: Observer, stories: Sequence[Story], done: Tally
+    ) -> AsyncIterator[Violation]:
+        site = self._site
+        effects = read_effects(site.effects)
+        hidden = sum(each.interrupted for each in stories)
+        async for each in violations(site, observer, effects, done.shims, hidden):
+            yield each
+        for story in stories:
+            async for each in story_violations(site, story, effects, done.shims):
+                yield each
 
     async def _let_things_die(
         self, plan: Round, trace: Trace, observer: Observer, done: Tally
@@ -144,8 +163,8 @@ async def run(
     async def one(name: str) -> None:
         folder = root / name
         folder.mkdir()
-        plans = rounds(name) if only is None else [Round(number=0), drawn(name, only)]
-        async with running_site(folder, variables) as site:
+        plans = rounds(name) if only is None else [peaceful(), drawn(name, only)]
+        async with running_site(folder, variables, has_stories=True) as site:
             world = World(site, name, total)
             lives.append(world)
             await live(world, plans, deaths, least)
