@@ -15,10 +15,14 @@ from pipecd_piped.git import Commit
 from pipecd_piped.trigger.protocols import Calls
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.deployment_pb2 import Deployment
 
 log = logger(__name__)
 
 _QUESTIONS_AT_ONCE: Final = 16
+
+MOST_AHEAD_SECONDS: Final = 24 * 3600
+"""A last deployment that is further in the future was created with a clock that was wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class LastTriggered:
 
     commit: str
     deployment_id: str
+    created_at: int = 0
+    """Unix seconds; 0 when it is not known."""
 
 
 class TriggerHistory:
@@ -97,7 +103,9 @@ class TriggerHistory:
                 ):
                     known = application.most_recently_triggered_deployment
                     self._last[application.id] = LastTriggered(
-                        commit=known.trigger.commit.hash, deployment_id=known.deployment_id
+                        commit=known.trigger.commit.hash,
+                        deployment_id=known.deployment_id,
+                        created_at=known.started_at,
                     )
                 else:
                     tasks.create_task(self._ask(application.id))
@@ -132,9 +140,25 @@ class TriggerHistory:
         """Note that no file of the application differs between its last deployment and head."""
         self._compared[application_id] = head.hash
 
-    def record_deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
+    def find_time(self, application: Application, now: float) -> int:
+        """Returns the time of creation for the next deployment of an application.
+
+        It is now, or later than that of the last one: within a second, and when the clock was set
+        back, a newer deployment must not look older than the one whose place it takes.
+        """
+        last = self._last.get(application.id)
+        told = application.most_recently_triggered_deployment.started_at
+        known = max(last.created_at if last is not None else 0, told)
+        this = max(1, int(now))
+        return max(this, known + 1) if known - this < MOST_AHEAD_SECONDS else this
+
+    def record_deployed(
+        self, application: Application, head: Commit, deployment: Deployment
+    ) -> None:
         """Note a new last deployment; the decision for this head is final."""
-        self._last[application.id] = LastTriggered(commit=head.hash, deployment_id=deployment_id)
+        self._last[application.id] = LastTriggered(
+            commit=head.hash, deployment_id=deployment.id, created_at=deployment.created_at
+        )
         self._doubted.discard(application.id)
         self._compared.pop(application.id, None)
         self.mark_decided(application, head)
@@ -148,7 +172,9 @@ class TriggerHistory:
             return
         self._doubted.discard(application_id)
         self._last[application_id] = found and LastTriggered(
-            commit=found.trigger.commit.hash, deployment_id=found.deployment_id
+            commit=found.trigger.commit.hash,
+            deployment_id=found.deployment_id,
+            created_at=found.started_at,
         )
 
 
