@@ -63,7 +63,7 @@ STORIES: dict[str, tuple[str, ...]] = {
     "rule": ("freeze", "window", "stop"),
 }
 """What people and rules do to applications of their own, each in several variants."""
-STORIES_PER_ROUND = 3
+STORIES_PER_ROUND = 2
 PLACES_PER_STORY = 2
 
 
