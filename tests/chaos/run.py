@@ -24,8 +24,9 @@ from chaos.outcome import violations
 from chaos.promises import Violation
 from chaos.schedule import Round, drawn, peaceful, rounds
 from chaos.site import Site, running_site
-from chaos.stories import KINDS, Story
+from chaos.stories import KINDS
 from chaos.stories import violations as story_violations
+from chaos.story import Story
 from chaos.summary import Broken, say, summary, too_few
 
 ROUND_LIMIT = 180.0
