@@ -22,7 +22,7 @@ from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
 from chaos.promises import Violation
-from chaos.schedule import Round, drawn, peaceful, rounds
+from chaos.schedule import STORIES_PER_ROUND, Round, drawn, peaceful, rounds
 from chaos.site import Site, running_site
 from chaos.stories import KINDS
 from chaos.stories import violations as story_violations
@@ -177,7 +177,7 @@ async def run(
             deaths=deaths,
             least=least,
             title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
-            f"{len(ALL_NAMES)} deployments in {worlds} worlds, "
+            f"{len(ALL_NAMES)} deployments and {STORIES_PER_ROUND} stories in {worlds} worlds, "
             f"{(time.monotonic() - began) / 60:.1f} min",
         )
 
