@@ -37,12 +37,15 @@ MOST_ROUNDS_PER_DEATH = 3
 class World:
     """One site, and what it has seen. Several can be busy at once."""
 
-    def __init__(self, site: Site, seed: str, total: Tally) -> None:
+    def __init__(
+        self, site: Site, seed: str, total: Tally, limit_seconds: float = ROUND_LIMIT
+    ) -> None:
         self.seed = seed
         self.total = total
         self.broken: list[Broken] = []
         self.rounds = 0
         self._site = site
+        self._limit_seconds = limit_seconds
 
     async def round(self, plan: Round) -> None:
         """Deploy everything, let things die, judge."""
@@ -97,7 +100,7 @@ class World:
         self, plan: Round, trace: Trace, observer: Observer, done: Tally
     ) -> list[Violation]:
         try:
-            async with asyncio.timeout(ROUND_LIMIT), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(self._limit_seconds), asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(trace.records.run())
                 tasks.create_task(observer.watch())
                 await tasks.create_task(inject(self._site, observer, plan, done))
@@ -106,7 +109,7 @@ class World:
             waiting = ", ".join(
                 f"{each.application_name} {each.id}" for each in observer.in_flight()
             )
-            sentence = f"after {ROUND_LIMIT:g} s there are still {waiting or 'none begun'}"
+            sentence = f"after {self._limit_seconds:g} s there are still {waiting or 'none begun'}"
             return [Violation(promise="bounded", sentence=sentence)]
         return []
 
@@ -153,6 +156,7 @@ async def run(
     least: int = 0,
     only: int | None = None,
     variables: dict[str, str] | None = None,
+    limit_seconds: float = ROUND_LIMIT,
 ) -> int:
     """A whole run; the exit code."""
     if only is not None:
@@ -166,7 +170,7 @@ async def run(
         folder.mkdir()
         plans = rounds(name) if only is None else [peaceful(), drawn(name, only)]
         async with running_site(folder, variables, has_stories=True) as site:
-            world = World(site, name, total)
+            world = World(site, name, total, limit_seconds)
             lives.append(world)
             await live(world, plans, deaths, least)
 
@@ -209,6 +213,12 @@ def main() -> int:
     parser.add_argument("--worlds", type=int, default=1, help="sites that are busy at once")
     parser.add_argument("--least", type=int, default=0, help="deaths at each place")
     parser.add_argument("--only", type=int, help="the number of one round, to repeat it")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=ROUND_LIMIT,
+        help="seconds for a round; more where many others use the machine",
+    )
     parser.add_argument("--folder", type=Path, help="kept afterwards; a temporary one by default")
     given = parser.parse_args()
     root = given.folder or Path(tempfile.mkdtemp(prefix="pipecd-chaos-"))
@@ -228,6 +238,7 @@ def main() -> int:
                     least=given.least,
                     only=given.only,
                     variables=variables,
+                    limit_seconds=given.limit,
                 )
             )
         )
