@@ -84,14 +84,17 @@ def document(name: str, effects: Path, nonce: str) -> str:
             for index, stage in enumerate(foreign.APPLICATIONS[name])
         )
     else:
-        stages = "".join(_stage(stage, index, file) for index, stage in enumerate(PIPELINES[name]))
+        stages = "".join(
+            stage_text(stage, index, file) for index, stage in enumerate(PIPELINES[name])
+        )
     return (
         f"# {nonce}\napiVersion: pipecd.dev/v1beta1\nkind: Application\nspec:\n  name: {name}\n"
         f"  planner:\n    alwaysUsePipeline: true\n  pipeline:\n    stages:\n{stages}"
     )
 
 
-def _stage(stage: Stage, index: int, file: Path) -> str:
+def stage_text(stage: Stage, index: int, file: Path) -> str:
+    """The stage in the application file."""
     head = f"      - name: {stage.kind}\n"
     match stage.kind:
         case "WAIT":
@@ -105,7 +108,7 @@ def _stage(stage: Stage, index: int, file: Path) -> str:
 
 def _script(stage: Stage, index: int, file: Path) -> str:
     # One write each, to a file opened for appending: lines never mix.
-    body = [_event("begin", index, file)]
+    body = [event("begin", index, file)]
     if stage.lines:
         sleep = f"; sleep {stage.pause:g}" if stage.pause else ""
         time = " $(date +%s.%N)" if stage.timed else ""
@@ -113,24 +116,25 @@ def _script(stage: Stage, index: int, file: Path) -> str:
             f"i=1; while [ $i -le {stage.lines} ]; do "
             f'echo "line $i{time}"{sleep}; i=$((i + 1)); done'
         )
-    body.append(_event("end", index, file))
+    body.append(event("end", index, file))
     if stage.fails:
         body.append(f"exit {EXIT_CODE}")
     text = "        with:\n          run: |\n" + "".join(f"            {line}\n" for line in body)
     if stage.undo:
         text += (
             "          onRollback: |\n"
-            f"            {_event('undo', index, file)}\n"
+            f"            {event('undo', index, file)}\n"
             f"            sleep 0.1\n"
-            f"            {_event('undone', index, file)}\n"
+            f"            {event('undone', index, file)}\n"
         )
     if stage.rerun:
         text += "          onInterrupted: rerun\n"
     return text
 
 
-def _event(event: str, index: int, file: Path) -> str:
-    return f'echo "{event} $SR_DEPLOYMENT_ID {index} $$ $(date +%s.%N)" >> {file}'
+def event(name: str, index: int, file: Path) -> str:
+    """The command that leaves one line."""
+    return f'echo "{name} $SR_DEPLOYMENT_ID {index} $$ $(date +%s.%N)" >> {file}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +153,13 @@ class Effect:
 def read_effects(effects: Path) -> list[Effect]:
     """All lines, in the order of each application."""
     found = []
-    for name in (*PIPELINES, *foreign.APPLICATIONS):
-        file = effects / name
+    for file in sorted(each for each in effects.iterdir() if not each.suffix):
+        name = file.name
         for line in file.read_text().splitlines() if file.exists() else ():
-            event, deployment, index, pid, at = line.split()
+            what, deployment, index, pid, at = line.split()
             found.append(
                 Effect(
-                    event=event,
+                    event=what,
                     deployment=deployment,
                     index=int(index),
                     pid=int(pid),

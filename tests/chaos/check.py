@@ -32,12 +32,21 @@ class Ended:
     effects: Sequence[Effect]
     lost_shims: int
     """How many shims have died in its round, of whichever deployment."""
+    plan: Sequence[Stage] | None = None
+    """Its pipeline, if that is not the one of its application."""
+    stops: frozenset[str] | None = None
+    """The kinds of stages that may be stopped, if its application does not tell; none of them, and
+    it may still be cancelled between two stages."""
+
+    @property
+    def _may_be_cancelled(self) -> bool:
+        return self.stops is not None or self.deployment.application_name == CANCELLED
 
     @property
     def _may_stop(self) -> frozenset[int]:
         """Stages that a person has stopped."""
-        is_cancelled = self.deployment.application_name == CANCELLED
-        return frozenset({STOPPED} if is_cancelled else ())
+        stops = {"SCRIPT_RUN"} if self.stops is None else self.stops
+        return frozenset({STOPPED} if self._may_be_cancelled and "SCRIPT_RUN" in stops else ())
 
     def count(self, event: str, index: int) -> int:
         return sum(each.event == event and each.index == index for each in self.effects)
@@ -45,11 +54,11 @@ class Ended:
     def violations(self) -> Iterator[Violation]:
         """All that is wrong with it."""
         name = self.deployment.application_name
-        plan = PIPELINES[name]
+        plan = PIPELINES[name] if self.plan is None else self.plan
         stages = {stage.index: stage for stage in self.deployment.stages if not stage.rollback}
         where = f"{name} {self.deployment.id}"
         was_cancelled = self.deployment.status == deployment_pb2.DEPLOYMENT_CANCELLED
-        if not stages and was_cancelled and self._may_stop and not self.effects:
+        if not stages and was_cancelled and self._may_be_cancelled and not self.effects:
             return  # before it was planned
         if sorted(stages) != list(range(len(plan))):
             reason = self.deployment.status_reason
@@ -104,9 +113,11 @@ class Ended:
                 )
                 is_right = is_right and len(failed) == 1
             case deployment_pb2.DEPLOYMENT_CANCELLED:
-                is_right = bool(self._may_stop) and not failed and len(stopped) <= 1
+                is_right = self._may_be_cancelled and not failed and len(stopped) <= 1
                 is_right = is_right and reached == list(range(len(reached)))
                 is_right = is_right and stopped in ([], reached[-1:])
+                if self.stops is not None:
+                    is_right = is_right and {plan[index].kind for index in stopped} <= self.stops
             case _:
                 is_right = False
         if not is_right:

@@ -133,7 +133,9 @@ async def _keep_deployments(folder: Path, site: Site, observer: Observer) -> Non
         deployments = await observer.listed()
     except Exception as error:  # noqa: BLE001 - what was seen before is there all the same
         _write(folder, "not-asked.txt", repr(error))
-        deployments = list(observer.latest.values())
+        deployments = []
+    known = {each.id for each in deployments}
+    deployments += [each for each in observer.latest.values() if each.id not in known]
     for each in deployments:
         name = f"{each.application_name}-{each.id}"
         _write(folder, f"{name}.json", MessageToJson(each))

@@ -5,6 +5,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from chaos.applications import ALL_CANCELLED
@@ -25,6 +26,8 @@ COMPLETED = frozenset(
         deployment_pb2.DEPLOYMENT_CANCELLED,
     }
 )
+LISTED = 100
+"""Deployments in one answer: more than a round ever has."""
 PAUSE = 0.1
 """Seconds until the next question: for a deployment that is not there yet, or a dead server."""
 
@@ -77,10 +80,16 @@ class Observer:
         """What was seen, and what a person did, when."""
         self.first_seen = asyncio.Event()
         self.over = asyncio.Event()
+        self.commits = {commit}
+        """All commits of the round."""
+        self.stories: list[Callable[[], Awaitable[None]]] = []
+        """What people do beside that."""
+        self._told = 0
         self._site = site
-        self._commit = commit
         self._plan = plan
         self._expected = expected
+        self._known: set[str] = set()
+        self._tasks: asyncio.TaskGroup | None = None
 
     def in_flight(self) -> list[Deployment]:
         """Those that are begun and not completed."""
@@ -96,7 +105,8 @@ class Observer:
         }
 
     def is_over(self) -> bool:
-        return len(self.latest) >= self._expected and not self.in_flight()
+        is_told = self._told == len(self.stories)
+        return is_told and len(self._known) >= self._expected and not self.in_flight()
 
     async def watch(self) -> None:
         """Until all have ended."""
@@ -105,25 +115,45 @@ class Observer:
 
     async def _watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            known: set[str] = set()
-            while len(known) < self._expected:
+            self._tasks = tasks
+            for story in self.stories:
+                tasks.create_task(self._tell(story))
+            while len(self._known) < self._expected:
                 for each in await self.listed():
-                    if each.id not in known:
-                        known.add(each.id)
-                        self.latest.setdefault(each.id, each)
-                        self.first_seen.set()
-                        tasks.create_task(self._follow(each.id))
+                    if each.id not in self._known:
+                        self._known.add(each.id)
+                        self.adopt(each)
                         if each.application_name == "approved":
                             tasks.create_task(self._approve(each.id))
                         if each.application_name in ALL_CANCELLED:
                             tasks.create_task(self._cancel(each.id))
                 await asyncio.sleep(PAUSE)
 
+    async def _tell(self, story: Callable[[], Awaitable[None]]) -> None:
+        await story()
+        self._told += 1
+
+    def adopt(self, deployment: Deployment) -> None:
+        """Watch one more deployment until it has ended."""
+        if deployment.id not in self.latest and self._tasks is not None:
+            self.latest[deployment.id] = deployment
+            self.first_seen.set()
+            self._tasks.create_task(self._follow(deployment.id))
+
     async def listed(self) -> list[Deployment]:
-        """All deployments of the commit, as the control plane lists them."""
-        request = pb.ListDeploymentsRequest(limit=3 * self._expected)
-        answer = await call(self._site.api.ListDeployments, request, retry=PATIENT)
-        return [each for each in answer.deployments if each.trigger.commit.hash == self._commit]
+        """All deployments of the round's commits, as the control plane lists them, without those
+        of stories."""
+        names = set(self._site.names)
+        answer = await call(
+            self._site.api.ListDeployments,
+            pb.ListDeploymentsRequest(limit=LISTED),
+            retry=PATIENT,
+        )
+        return [
+            each
+            for each in answer.deployments
+            if each.application_name in names and each.trigger.commit.hash in self.commits
+        ]
 
     async def _follow(self, deployment_id: str) -> None:
         request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)

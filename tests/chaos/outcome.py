@@ -3,11 +3,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
-from chaos import audited, foreign
-from chaos.applications import ALL_NAMES, APPLICATIONS, Effect, read_effects
+from chaos import audited, controlled, foreign
+from chaos.applications import ALL_NAMES, APPLICATIONS, Effect, Stage
 from chaos.check import FAILURE, STOPPED, SUCCESS, Ended, is_interrupted, log_violation
 from chaos.observe import Observer
 from chaos.processes import Found, plugin_pids, processes_of
@@ -20,25 +20,39 @@ from pipecd_wire.rpc import CallError, stream
 LOG_LIMIT = 30.0
 LEFT_LIMIT = 30.0
 """Seconds for what is left of a round to go away."""
-MOST_TREES = 2 * len(ALL_NAMES)
+MOST_TREES = 2 * (len(ALL_NAMES) + len(controlled.APPLICATIONS))
 """Of the one repository: more than are ever in use at once are left over."""
 
 
-async def violations(site: Site, observer: Observer, lost_shims: int) -> AsyncIterator[Violation]:
-    """All promises that this round has broken."""
+async def violations(
+    site: Site,
+    observer: Observer,
+    effects: Sequence[Effect],
+    lost_shims: int,
+    hidden: int = 0,
+) -> AsyncIterator[Violation]:
+    """All promises that this round has broken, but those of stories.
+
+    `hidden`: how many interrupted attempts of stages nobody can see any more.
+    """
     deployments = await observer.listed()
     for violation in triggered((each.application_name for each in deployments), site.names):
         yield violation
     for step_back in observer.backwards:
         yield Violation(promise="forward", sentence=step_back)
-    effects = read_effects(site.effects)
-    interrupted = 0
+    interrupted = hidden
     for each in deployments:
         for violation in _ended(each, effects, lost_shims).violations():
             yield violation
         interrupted += sum(is_interrupted(stage) for stage in each.stages)
         async for violation in _logs(site, each):
             yield violation
+    of_stories = [
+        each
+        for each in observer.latest.values()
+        if each.application_name in (controlled.APPLICATIONS)
+    ]
+    interrupted += sum(is_interrupted(stage) for each in of_stories for stage in each.stages)
     if interrupted > lost_shims:
         sentence = f"{interrupted} stages were interrupted, but {lost_shims} shims have died"
         yield Violation(promise="outcome", sentence=sentence)
@@ -96,7 +110,14 @@ async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
         async for violation in _foreign_logs(site, deployment):
             yield violation
         return
-    plan = APPLICATIONS[name]
+    async for violation in script_log_violations(site, deployment, APPLICATIONS[name]):
+        yield violation
+
+
+async def script_log_violations(
+    site: Site, deployment: Deployment, plan: Sequence[Stage]
+) -> AsyncIterator[Violation]:
+    """Yields what is wrong with the logs of a deployment's scripts."""
     for stage in deployment.stages:
         if stage.rollback or stage.name != "SCRIPT_RUN" or stage.index >= len(plan):
             continue

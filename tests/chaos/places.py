@@ -10,7 +10,7 @@ from pathlib import Path
 from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
 from chaos.moments import Moment
-from chaos.seams.chaos_wrapped import AT_START, LATER, WRAPPED
+from chaos.seams.chaos_wrapped import AT_START, LATER, OF_STORIES, WRAPPED
 
 WRITES = (
     "CreateDeployment",
@@ -33,10 +33,60 @@ it has kept what the call says, before it answers."""
 
 PLACES = (
     *BOUNDARIES,
-    *(place for place in WRAPPED if place not in LATER),
+    *(place for place in WRAPPED if place not in LATER and place not in OF_STORIES),
     *(f"control plane.{name}" for name in WRITES),
 )
 """All of them, without those that are drawn beside them."""
+
+STORY_PLACES: dict[str, tuple[str, ...]] = {
+    "chain": (
+        "control plane.CreateDeploymentChain",
+        "piped.create-chain.before",
+        "piped.create-chain.after",
+        "piped.chain-turn.after",
+    ),
+    "chain fails": ("piped.chain-refused.before", "piped.chain-refused.after"),
+    "supersede": (
+        "control plane.SaveDeploymentSharedMetadata",
+        "piped.supersede.before",
+        "piped.supersede.after",
+        "piped.superseded-noted.before",
+        "piped.superseded-noted.after",
+    ),
+    "locks": (
+        "control plane.ReportQueue",
+        "piped.admitted.before",
+        "piped.admitted.after",
+        "piped.given-back.before",
+        "piped.given-back.after",
+        "piped.rejected.before",
+        "piped.rejected.after",
+    ),
+    "hold release": (
+        "control plane.ReleaseHold",
+        "piped.asked.before",
+        "piped.asked.after",
+    ),
+    "pin": (
+        "control plane.RollBackApplication",
+        "control plane.ReleasePin",
+        "control plane.ReportApplicationSyncState",
+        "piped.asked.before",
+        "piped.asked.after",
+    ),
+    "retry": (
+        "control plane.RetryStage",
+        "piped.retry-chosen.before",
+        "piped.retry-chosen.after",
+    ),
+    "rule": ("piped.rules-heeded.before", "piped.rules-heeded.after"),
+    "rule freeze": ("control plane.SetFreeze",),
+    "rule window": ("control plane.SetWindow", "control plane.DeleteWindow"),
+    "rule stop": ("control plane.StopDeployments", "control plane.ResumeDeployments"),
+}
+"""Where a process dies in a round with a story, or with a story of a variant."""
+
+ALL_STORY_PLACES = tuple(dict.fromkeys(place for each in STORY_PLACES.values() for place in each))
 
 RACE = "two shims at once"
 """A plugin dies when it has just started a shim that is slow: the next one starts another."""

@@ -13,17 +13,20 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from pathlib import Path
 
-from chaos.applications import ALL_NAMES
+from chaos.applications import ALL_NAMES, read_effects
 from chaos.evidence import Trace, keep
 from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
 from chaos.promises import Violation
-from chaos.schedule import Round, drawn, rounds
+from chaos.schedule import STORIES_PER_ROUND, Round, drawn, peaceful, rounds
 from chaos.site import Site, running_site
+from chaos.stories import KINDS
+from chaos.stories import violations as story_violations
+from chaos.story import Story
 from chaos.summary import Broken, say, summary, too_few
 
 ROUND_LIMIT = 180.0
@@ -34,12 +37,15 @@ MOST_ROUNDS_PER_DEATH = 3
 class World:
     """One site, and what it has seen. Several can be busy at once."""
 
-    def __init__(self, site: Site, seed: str, total: Tally) -> None:
+    def __init__(
+        self, site: Site, seed: str, total: Tally, limit_seconds: float = ROUND_LIMIT
+    ) -> None:
         self.seed = seed
         self.total = total
         self.broken: list[Broken] = []
         self.rounds = 0
         self._site = site
+        self._limit_seconds = limit_seconds
 
     async def round(self, plan: Round) -> None:
         """Deploy everything, let things die, judge."""
@@ -54,12 +60,17 @@ class World:
             await self._break(plan, found, trace, observer, done)
             return
         began = time.monotonic()
-        commit = site.commit(f"round {plan.number}")
-        arm(site, plan)
+        nonce = f"round {plan.number}"
         if self.rounds == 0:
             await site.add_applications()
         self.rounds += 1
-        observer = Observer(site, commit, plan, expected=len(site.names))
+        observer = Observer(site, "", plan, expected=len(site.names))
+        stories = [KINDS[each.name](site, observer, each, nonce) for each in plan.stories]
+        for story in stories:
+            await story.prepare()
+            observer.stories.append(story.run)
+        observer.commits.add(site.commit(nonce))
+        arm(site, plan)
         found = await self._let_things_die(plan, trace, observer, done)
         seconds = time.monotonic() - began
         disarm(site, plan, done)
@@ -67,17 +78,29 @@ class World:
         done.deaths += observer.deaths
         site.clocks.set_right()
         site.piped.restart_after = site.server.restart_after = 0.0
-        found += [each async for each in violations(site, observer, done.shims)]
+        found += [each async for each in self._violations(observer, stories, done)]
         self.total.add(done)
         deaths = ", ".join(done.deaths.elements()) or "no death"
         say(f"[{self.seed}] {plan}  [{deaths}; {seconds:.1f} s; all: {self.total.deaths.total()}]")
         await self._break(plan, found, trace, observer, done)
 
+    async def _violations(
+        self, observer: Observer, stories: Sequence[Story], done: Tally
+    ) -> AsyncIterator[Violation]:
+        site = self._site
+        effects = read_effects(site.effects)
+        hidden = sum(each.interrupted for each in stories)
+        async for each in violations(site, observer, effects, done.shims, hidden):
+            yield each
+        for story in stories:
+            async for each in story_violations(site, story, effects, done.shims):
+                yield each
+
     async def _let_things_die(
         self, plan: Round, trace: Trace, observer: Observer, done: Tally
     ) -> list[Violation]:
         try:
-            async with asyncio.timeout(ROUND_LIMIT), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(self._limit_seconds), asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(trace.records.run())
                 tasks.create_task(observer.watch())
                 await tasks.create_task(inject(self._site, observer, plan, done))
@@ -86,7 +109,7 @@ class World:
             waiting = ", ".join(
                 f"{each.application_name} {each.id}" for each in observer.in_flight()
             )
-            sentence = f"after {ROUND_LIMIT:g} s there are still {waiting or 'none begun'}"
+            sentence = f"after {self._limit_seconds:g} s there are still {waiting or 'none begun'}"
             return [Violation(promise="bounded", sentence=sentence)]
         return []
 
@@ -133,6 +156,7 @@ async def run(
     least: int = 0,
     only: int | None = None,
     variables: dict[str, str] | None = None,
+    limit_seconds: float = ROUND_LIMIT,
 ) -> int:
     """A whole run; the exit code."""
     if only is not None:
@@ -144,9 +168,9 @@ async def run(
     async def one(name: str) -> None:
         folder = root / name
         folder.mkdir()
-        plans = rounds(name) if only is None else [Round(number=0), drawn(name, only)]
-        async with running_site(folder, variables) as site:
-            world = World(site, name, total)
+        plans = rounds(name) if only is None else [peaceful(), drawn(name, only)]
+        async with running_site(folder, variables, has_stories=True) as site:
+            world = World(site, name, total, limit_seconds)
             lives.append(world)
             await live(world, plans, deaths, least)
 
@@ -157,7 +181,7 @@ async def run(
             deaths=deaths,
             least=least,
             title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
-            f"{len(ALL_NAMES)} deployments in {worlds} worlds, "
+            f"{len(ALL_NAMES)} deployments and {STORIES_PER_ROUND} stories in {worlds} worlds, "
             f"{(time.monotonic() - began) / 60:.1f} min",
         )
 
@@ -189,6 +213,12 @@ def main() -> int:
     parser.add_argument("--worlds", type=int, default=1, help="sites that are busy at once")
     parser.add_argument("--least", type=int, default=0, help="deaths at each place")
     parser.add_argument("--only", type=int, help="the number of one round, to repeat it")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=ROUND_LIMIT,
+        help="seconds for a round; more where many others use the machine",
+    )
     parser.add_argument("--folder", type=Path, help="kept afterwards; a temporary one by default")
     given = parser.parse_args()
     root = given.folder or Path(tempfile.mkdtemp(prefix="pipecd-chaos-"))
@@ -208,6 +238,7 @@ def main() -> int:
                     least=given.least,
                     only=given.only,
                     variables=variables,
+                    limit_seconds=given.limit,
                 )
             )
         )

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaos import foreign
-from chaos.places import PLACES, RACE, RACERS, name_of, needs_restart, program_of
+from chaos.places import (
+    PLACES,
+    RACE,
+    RACERS,
+    STORY_PLACES,
+    name_of,
+    needs_restart,
+    program_of,
+)
 from chaos.seams.chaos_wrapped import LATER
 
 PLUGINS = ("scriptrun", "wait", "waitapproval", "dummy")
@@ -43,6 +51,35 @@ CANCEL_WITH = {"": 6, "piped": 2, "plugin": 1, "plugin and piped": 1}
 """Who is killed right before a person cancels, with weights: the cancel waits for the next one."""
 MOST_PLUGIN_DEATHS = 3
 """In one round: a plugin that is lost again and again during one stage is what is broken."""
+
+
+STORIES: dict[str, tuple[str, ...]] = {
+    "chain": ("whole", "fails", "cancelled"),
+    "supersede": ("once", "twice"),
+    "locks": ("once", "twice"),
+    "hold": ("release", "newer"),
+    "pin": ("early", "late"),
+    "retry": ("once", "twice"),
+    "rule": ("freeze", "window", "stop"),
+}
+"""What people and rules do to applications of their own, each in several variants."""
+STORIES_PER_ROUND = 2
+PLACES_PER_STORY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryPlan:
+    """One story of a round, as it was drawn; see `stories.py`."""
+
+    name: str
+    variant: str
+    pauses: tuple[float, ...] = (0.2, 0.2, 0.2, 0.2)
+    """Seconds before each of its steps."""
+    is_early: bool = True
+    """Is a rule set before anything can die?"""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.variant}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,22 +131,31 @@ class Round:
     """Before the first stage runs, perhaps before there is a plan."""
     cancel_with: str = ""
     """Who is killed right before."""
+    stories: tuple[StoryPlan, ...] = ()
+    """What people do beside that, to applications of their own."""
 
     def __str__(self) -> str:
         parts = [f"at {name_of(place, power=self.power)}" for place in self.places]
         parts += map(str, self.injections)
         if self.cancel_with:
             parts.append(f"kill {self.cancel_with} before the cancel")
+        parts += map(str, self.stories)
         return f"round {self.number}: " + ("; ".join(parts) or "nothing")
 
 
 def rounds(seed: str, *, places: tuple[str, ...] = (*PLACES, RACE)) -> Iterator[Round]:
     """Endless. The first round injects nothing: it shows that the checks hold in peace."""
-    yield Round(number=0)
+    yield peaceful()
     number = 0
     while True:
         number += 1
         yield drawn(seed, number, places)
+
+
+def peaceful() -> Round:
+    """All stories, and nothing dies."""
+    stories = tuple(StoryPlan(name=name, variant=STORIES[name][0]) for name in STORIES)
+    return Round(number=0, stories=stories)
 
 
 def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> Round:
@@ -131,9 +177,13 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
     injections = [_at_foreign(each, later) for each in injections]
     cancel_with = later.choices(list(CANCEL_WITH), list(CANCEL_WITH.values()))[0]
     beside = (later.choice(LATER),) if later.random() < 0.5 else ()
+    told = random.Random(f"{seed} stories {number}")  # noqa: S311 - as above
+    stories = tuple(_story(told, name) for name in told.sample(list(STORIES), STORIES_PER_ROUND))
+    theirs = [place for each in stories for place in _places_of(each, told)]
     return Round(
         number=number,
-        places=(*mine, *beside),
+        stories=stories,
+        places=tuple(dict.fromkeys((*mine, *beside, *theirs))),
         power=chance.random() < 0.5,
         injections=tuple(_few_plugin_deaths(mine, injections)),
         approve_after=round(chance.uniform(0.0, 1.0), 2),
@@ -141,6 +191,20 @@ def drawn(seed: str, number: int, places: tuple[str, ...] = (*PLACES, RACE)) -> 
         cancel_early=chance.random() < 0.15,
         cancel_with=cancel_with,
     )
+
+
+def _story(chance: random.Random, name: str) -> StoryPlan:
+    return StoryPlan(
+        name=name,
+        variant=chance.choice(STORIES[name]),
+        pauses=tuple(round(chance.uniform(0.0, 1.5), 2) for _ in range(4)),
+        is_early=chance.random() < 0.6,
+    )
+
+
+def _places_of(story: StoryPlan, chance: random.Random) -> list[str]:
+    there = [*STORY_PLACES.get(story.name, ()), *STORY_PLACES.get(str(story), ())]
+    return chance.sample(there, min(len(there), PLACES_PER_STORY))
 
 
 def _at_foreign(injection: Injection, chance: random.Random) -> Injection:

@@ -8,12 +8,13 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from chaos import foreign
+from chaos import controlled, foreign
 from chaos.applications import ALL_NAMES, document
 from chaos.clocks import Clocks
 from chaos.kept import Kept
@@ -26,10 +27,12 @@ from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import (
+    ApplicationServiceStub,
     DeploymentServiceStub,
     PipedServiceStub,
     ProjectServiceStub,
 )
+from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceStub
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import CallError, Channel, Retry, call, connect
 
@@ -45,11 +48,21 @@ class Site:
     """All that a run works with."""
 
     def __init__(
-        self, root: Path, variables: dict[str, str], names: Iterable[str] = ALL_NAMES
+        self,
+        root: Path,
+        variables: dict[str, str],
+        names: Iterable[str] = ALL_NAMES,
+        *,
+        has_stories: bool = False,
     ) -> None:
-        """`variables`: of all programs beside the usual ones. `names`: of its applications."""
+        """`variables`: of all programs beside the usual ones. `names`: of its applications.
+
+        `has_stories`: are there those of stories as well?
+        """
         self.root = root
         self.names = tuple(names)
+        self.has_stories = has_stories
+        self.application_ids: dict[str, str] = {}
         self.repository = root / "repository"
         self.effects = root / "effects"
         self.scripts = root / "piped" / "scripts"
@@ -66,35 +79,57 @@ class Site:
         self.piped = Kept("piped", run, root / "piped.log", environment)
         self.api: Any = None
         self.deployments: Any = None
+        self.applications: Any = None
+        self.windows: Any = None
         self.pipeds: Any = None
         self.projects: Any = None
         self.piped_id = ""
         self.reported: set[int] = set()
         """Processes that were there at the end of an earlier round: each is told once."""
+        self._committed_at = 0
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *arguments: str, committed_at: str = "") -> str:
         command = ["git", "-C", str(self.repository), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        dated = {"GIT_COMMITTER_DATE": committed_at} if committed_at else {}
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, env={**os.environ, **dated}
+        ).stdout
 
     def commit(self, nonce: str) -> str:
         """Change all applications at once; the commit."""
-        for name in self.names:
+        return self.publish(
+            {name: document(name, self.effects, nonce) for name in self.names}, nonce
+        )
+
+    def publish(self, documents: Mapping[str, str], message: str) -> str:
+        """Commit the files of some applications; the commit.
+
+        All commits of a round have one message: the one that a deployment is made of may be
+        another one's, if that was the newest. No two are of the same second.
+        """
+        for name, text in documents.items():
             file = self.repository / name / "app.pipecd.yaml"
             file.parent.mkdir(exist_ok=True)
-            file.write_text(document(name, self.effects, nonce))
+            file.write_text(text)
+        self._committed_at = max(self._committed_at + 1, int(time.time()))
+        date = f"{self._committed_at} +0000"
         self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", nonce)
+        self.git("commit", "--quiet", "--message", message, "--date", date, committed_at=date)
         return self.git("rev-parse", "HEAD").strip()
 
     async def add_applications(self) -> None:
-        for name in self.names:
+        labels = {name: each.labels for name, each in controlled.APPLICATIONS.items()}
+        for name in (*self.names, *(labels if self.has_stories else ())):
             path = common_pb2.ApplicationGitPath(
                 repo=common_pb2.ApplicationGitRepository(id="chaos"),
                 path=name,
                 config_filename="app.pipecd.yaml",
             )
-            request = pb.AddApplicationRequest(name=name, piped_id=self.piped_id, git_path=path)
-            await call(self.api.AddApplication, request)
+            request = api_pb2.AddApplicationRequest(
+                name=name, piped_id=self.piped_id, git_path=path, labels=labels.get(name)
+            )
+            answer = await call(self.applications.AddApplication, request)
+            self.application_ids[name] = answer.application_id
 
     async def ready(self) -> None:
         """Wait until piped and all its plugins are there."""
@@ -119,6 +154,7 @@ class Site:
     def prepare(self) -> None:
         self.repository.mkdir()
         self.effects.mkdir()
+        (self.root / "fixed").mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("config", "user.name", "chaos")
         self.git("config", "user.email", "chaos@localhost")
@@ -162,16 +198,22 @@ class Site:
 
 @asynccontextmanager
 async def running_site(
-    root: Path, variables: dict[str, str] | None = None, names: Iterable[str] = ALL_NAMES
+    root: Path,
+    variables: dict[str, str] | None = None,
+    names: Iterable[str] = ALL_NAMES,
+    *,
+    has_stories: bool = False,
 ) -> AsyncIterator[Site]:
     """A site while the block runs; nothing of it is left behind."""
-    site = Site(root, variables or {}, names)
+    site = Site(root, variables or {}, names, has_stories=has_stories)
     site.prepare()
     try:
         async with site.wire.open(), asyncio.TaskGroup() as tasks:
             site.wire.upstream = await site.start_server(tasks)
             async with site.connect() as channel:
                 site.api = APIServiceStub(channel)
+                site.applications = ApplicationServiceStub(channel)
+                site.windows = WindowServiceStub(channel)
                 site.deployments = DeploymentServiceStub(channel)
                 site.pipeds = PipedServiceStub(channel)
                 site.projects = ProjectServiceStub(channel)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.inject import Tally
-from chaos.places import PLACES, RACE
+from chaos.places import ALL_STORY_PLACES, PLACES, RACE
 from chaos.promises import Violation
 from chaos.schedule import Round
 from chaos.seams.chaos_wrapped import LATER
@@ -56,7 +56,7 @@ def too_few(deaths: Counter[str], least: int) -> dict[str, int]:
     """The places with fewer deaths than wanted; a loss of power counts as one."""
     counts = {
         place: deaths[f"at {place}"] + deaths[f"at {place} (power)"]
-        for place in (*PLACES, *LATER, RACE)
+        for place in (*PLACES, *LATER, *ALL_STORY_PLACES, RACE)
     }
     return {place: count for place, count in counts.items() if count < least}
 

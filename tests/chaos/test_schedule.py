@@ -4,13 +4,23 @@
 from itertools import islice
 
 from chaos.foreign import PLUGIN
-from chaos.places import PLACES, RACE, RACERS, needs_restart, program_of
+from chaos.places import (
+    ALL_STORY_PLACES,
+    PLACES,
+    RACE,
+    RACERS,
+    STORY_PLACES,
+    needs_restart,
+    program_of,
+)
 from chaos.schedule import (
     CANCEL_WITH,
     KILLS,
     MISHAPS,
     MOST_PLUGIN_DEATHS,
     PLACES_PER_ROUND,
+    STORIES,
+    STORIES_PER_ROUND,
     Round,
     drawn,
     rounds,
@@ -34,22 +44,24 @@ def test_a_round_can_be_drawn_alone() -> None:
 
 
 def test_the_first_round_is_peaceful() -> None:
-    assert many("seed")[0] == Round(number=0)
+    first = many("seed")[0]
+    assert first == Round(number=0, stories=first.stories)
+    assert {each.name for each in first.stories} == set(STORIES)
 
 
 def test_every_place_comes_once_in_every_deck() -> None:
     per_deck = -(-(len(PLACES) + 1) // PLACES_PER_ROUND)
     drawn_places = [place for plan in many("seed")[1 : per_deck + 1] for place in plan.places]
-    deck = [place for place in drawn_places if place not in LATER]
+    deck = [place for place in drawn_places if place not in {*LATER, *ALL_STORY_PLACES}]
     assert len(deck) == len(set(deck))
     # Those that take part in the race are left out of its round.
     assert {*PLACES, RACE} - set(deck) <= set(RACERS)
     reached = {place for plan in many("seed") for place in plan.places}
-    assert reached == {*PLACES, *LATER, RACE}
+    assert reached == {*PLACES, *LATER, *ALL_STORY_PLACES, RACE}
 
 
 def test_what_an_older_kit_has_drawn_is_still_drawn() -> None:
-    places = set(drawn("71", 65).places) - set(LATER)
+    places = set(drawn("71", 65).places) - set(LATER) - set(ALL_STORY_PLACES)
     assert places == {
         "control plane.commit.before",
         "control plane.ReportDeploymentCompleted",
@@ -60,6 +72,27 @@ def test_what_an_older_kit_has_drawn_is_still_drawn() -> None:
         "shim.exit-record",
         RACE,
     }
+
+
+def test_every_variant_of_every_story_comes() -> None:
+    told = [each for plan in many("seed") for each in plan.stories]
+    assert {(each.name, each.variant) for each in told} == {
+        (name, variant) for name, variants in STORIES.items() for variant in variants
+    }
+    assert {each.is_early for each in told} == {False, True}
+    for plan in many("seed")[1:]:
+        assert len({each.name for each in plan.stories}) == STORIES_PER_ROUND
+
+
+def test_a_place_of_a_story_comes_with_it() -> None:
+    for plan in many("seed"):
+        there = {
+            place
+            for each in plan.stories
+            for name in (each.name, str(each))
+            for place in STORY_PLACES.get(name, ())
+        }
+        assert set(plan.places) & set(ALL_STORY_PLACES) <= there
 
 
 def test_a_cancel_meets_every_death_that_it_can() -> None:

@@ -47,13 +47,40 @@ _FUNCTIONS = {
     "control plane.commit@": ("pipecd_controlplane.store.sqlite.writer", "Writer._commit"),
 }
 
-WRAPPED: dict[str, tuple[str, str]] = {}
+_OF_STORIES = {
+    # A chain is made, and its later blocks learn that they may begin, or never may.
+    "piped.create-chain@": ("pipecd_piped.trigger.calls", "ControlPlaneCalls.create_chain"),
+    "piped.chain-turn.after": ("pipecd_piped.schedule.chains", "ChainTurns._is_settled"),
+    "piped.chain-refused@": ("pipecd_piped.schedule.controller", "Controller.refuse_waiting"),
+    # A newer deployment takes the place of an older one.
+    "piped.supersede@": ("pipecd_piped.schedule.run", "DeploymentRun.supersede"),
+    "piped.superseded-noted@": ("pipecd_piped.schedule.run", "DeploymentRun._note_superseded"),
+    # Locks and places are given out; a commit is put off.
+    "piped.admitted@": ("pipecd_piped.schedule.admission", "Admission._take"),
+    "piped.given-back@": ("pipecd_piped.schedule.admission", "Admission.give_back"),
+    "piped.rejected@": ("pipecd_piped.trigger.history", "TriggerHistory.mark_rejected"),
+    # A person names what is deployed, or decides about a stage that failed.
+    "piped.asked@": ("pipecd_piped.trigger.asked", "AskedCommits._find"),
+    "piped.retry-chosen@": ("pipecd_piped.schedule.choices", "Choices.wait"),
+    # What people and rules say has changed.
+    "piped.rules-heeded@": ("pipecd_piped.schedule.controller", "Controller._heed_rules"),
+}
+"""Those that only some stories reach, see `stories.py`: drawn with them."""
+
+
+def _spell(functions: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    return {
+        place: function
+        for name, function in functions.items()
+        for place in (
+            (name.replace("@", ".before"), name.replace("@", ".after")) if "@" in name else (name,)
+        )
+    }
+
+
+OF_STORIES = tuple(_spell(_OF_STORIES))
+WRAPPED = _spell(_FUNCTIONS | _OF_STORIES)
 """Module and function by the name of the place, which ends with `.before` or `.after`."""
-for _name, _function in _FUNCTIONS.items():
-    for _place in (
-        (_name.replace("@", ".before"), _name.replace("@", ".after")) if "@" in _name else (_name,)
-    ):
-        WRAPPED[_place] = _function
 
 LATER = (
     "piped.scripts-end.before",

@@ -220,6 +220,13 @@ async def test_a_deployment_is_kept_as_its_piped_made_it(
     await call(agent.service.CreateDeployment, request)
 
     assert await plane.read_deployment("my-own-id") == made
+    # Also if its piped dies before it reports that: the next one must not deploy the change again.
+    last = pb.GetApplicationMostRecentDeploymentRequest(
+        application_id=application_id, status=model.DEPLOYMENT_PENDING
+    )
+    found = await call(agent.service.GetApplicationMostRecentDeployment, last)
+    assert found.deployment.deployment_id == "my-own-id"
+    assert found.deployment.trigger == made.trigger
     # What our agent takes for "done": the answer to the first attempt was lost.
     assert (await call_refused(agent.service.CreateDeployment, request)).status == "ALREADY_EXISTS"
 

@@ -23,6 +23,23 @@ async def test_a_control_plane_that_is_away_gets_the_newest_commit_when_it_is_ba
     assert bench.handed == bench.desk.created
 
 
+async def test_a_deployment_without_an_answer_is_not_made_again_for_the_next_commit(
+    bench: Bench,
+) -> None:
+    async with bench.running(WEB, WITNESS):
+        await bench.witnessed(bench.head)
+        bench.desk.loses_answers = {"web"}
+        first = bench.push({"apps/web/x": "1"})
+        await bench.desk.until(lambda: ("web", first) in bench.desk.deployed())
+        await bench.witnessed(bench.push({}))
+        bench.desk.loses_answers = set()
+        last = bench.push({"apps/web/x": "2"})
+        await bench.desk.until(lambda: ("web", last) in bench.desk.deployed())
+
+    commits = [commit for name, commit in bench.desk.deployed() if name == "web"]
+    assert commits[1:] == [first, last]
+
+
 async def test_a_deployment_that_the_control_plane_refuses_is_tried_once_per_commit(
     bench: Bench,
 ) -> None:

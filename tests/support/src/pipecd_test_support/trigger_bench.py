@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecd_model.config import ApplicationConfig
-from pipecd_model.errors import ConflictError, PipecdError
+from pipecd_model.errors import ConflictError, PipecdError, UnavailableError
 from pipecd_piped.appconfig import ApplicationFiles
 from pipecd_piped.controlplane.state import ControlPlaneState, StateChange
 from pipecd_piped.git import Repository
@@ -120,6 +120,8 @@ class Desk:
         self.refusing: dict[str, PipecdError] = {}
         self.tries: Counter[str] = Counter()
         self.loses_reports = False
+        self.loses_answers: set[str] = set()
+        """Applications whose deployments are created without an answer."""
         self.files: dict[str, ApplicationConfig] = {}
         self.notes: dict[str, str] = {}
         self._something = asyncio.Event()
@@ -134,6 +136,9 @@ class Desk:
             raise ConflictError("there already")
         self.created.append(deployment)
         self._note()
+        if deployment.application_id in self.loses_answers:
+            self.last[deployment.application_id] = reference(deployment)
+            raise UnavailableError("it died after the commit")
 
     async def create_chain(self, deployment: Deployment, matchers: Sequence[Matcher]) -> None:
         await self.create(deployment)

@@ -76,6 +76,33 @@ def remember_deployment(
         application.most_recently_triggered_deployment.CopyFrom(reference)
 
 
+async def follow_created_in(
+    stores: Stores, transaction: Transaction, deployment: deployment_pb2.Deployment
+) -> None:
+    """Remember a new deployment as the last one of its application.
+
+    Its piped reports that as well, but may die before it does. A piped that did not know of this
+    deployment would deploy the same change again with the next commit.
+    """
+    reference = application_pb2.ApplicationDeploymentReference(
+        deployment_id=deployment.id,
+        trigger=deployment.trigger,
+        summary=deployment.summary,
+        versions=deployment.versions,
+        config_filename=deployment.git_path.config_filename,
+        started_at=deployment.created_at,
+        completed_at=deployment.completed_at,
+    )
+    await stores.applications.update_in(
+        transaction,
+        deployment.project_id,
+        deployment.application_id,
+        lambda application: remember_deployment(
+            application, deployment_pb2.DEPLOYMENT_PENDING, reference
+        ),
+    )
+
+
 def most_recent_deployment(
     application: application_pb2.Application, status: deployment_pb2.DeploymentStatus.ValueType
 ) -> application_pb2.ApplicationDeploymentReference:

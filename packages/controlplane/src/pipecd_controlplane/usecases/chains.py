@@ -16,7 +16,7 @@ from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import chain_state, holds, limits
+from pipecd_controlplane.usecases import application_reports, chain_state, holds, limits
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases.chain_state import Node, PlannableVerdict
 from pipecd_controlplane.usecases.ownership import Agent, own_deployment
@@ -73,6 +73,7 @@ async def create(
 
     async def work(transaction: Transaction) -> None:
         await stores.deployments.add_in(transaction, deployment)
+        await application_reports.follow_created_in(stores, transaction, deployment)
         await holds.follow_created_in(stores, transaction, deployment)
         await stores.chains.add_in(transaction, chain)
         for command in commands:

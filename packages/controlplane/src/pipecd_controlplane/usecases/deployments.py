@@ -7,7 +7,14 @@ from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
-from pipecd_controlplane.usecases import chains, holds, limits, new_deployments, queue
+from pipecd_controlplane.usecases import (
+    application_reports,
+    chains,
+    holds,
+    limits,
+    new_deployments,
+    queue,
+)
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases.ownership import Agent, own_application
 from pipecd_controlplane.usecases.requester import Requester
@@ -37,6 +44,7 @@ async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: N
 
     async def work(transaction: Transaction) -> None:
         await stores.deployments.add_in(transaction, kept)
+        await application_reports.follow_created_in(stores, transaction, kept)
         await holds.follow_created_in(stores, transaction, kept)
         await stores.records.announce_in(
             transaction, agent.project_id, kept.id, piped_id=agent.piped_id

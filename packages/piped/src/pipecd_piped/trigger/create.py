@@ -49,7 +49,9 @@ class Creator:
 
     async def _create(self, wanted: DeploymentRequest) -> bool:
         deployment = build_deployment(
-            wanted, self._repository, now=max(1, int(self._services.clock()))
+            wanted,
+            self._repository,
+            now=self._history.find_time(wanted.application, self._services.clock()),
         )
         try:
             async with self._calling:
@@ -59,6 +61,7 @@ class Creator:
                     await self._calls.create(deployment)
         except UnavailableError as error:
             log.warning("deployment.not_created", deployment=deployment.id, reason=str(error))
+            self._history.doubt_last(wanted.application.id)
             return False
         except ConflictError:
             # An earlier try was accepted, perhaps that of a piped that died: the state has the
@@ -77,7 +80,7 @@ class Creator:
         return True
 
     def _record_created(self, wanted: DeploymentRequest, deployment: Deployment) -> None:
-        self._history.record_deployed(wanted.application, wanted.head, deployment.id)
+        self._history.record_deployed(wanted.application, wanted.head, deployment)
         self._calls.report_triggered(deployment)
         if wanted.command is not None:
             self._calls.finish_command(wanted.command, deployment_outcome(deployment.id))

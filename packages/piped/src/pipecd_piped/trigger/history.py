@@ -15,10 +15,14 @@ from pipecd_piped.git import Commit
 from pipecd_piped.trigger.protocols import Calls
 from pipecd_runtime.logs import logger
 from pipecd_wire.model.application_pb2 import Application
+from pipecd_wire.model.deployment_pb2 import Deployment
 
 log = logger(__name__)
 
 _QUESTIONS_AT_ONCE: Final = 16
+
+MOST_AHEAD_SECONDS: Final = 24 * 3600
+"""A last deployment that is further in the future was created with a clock that was wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class LastTriggered:
 
     commit: str
     deployment_id: str
+    created_at: int = 0
+    """Unix seconds; 0 when it is not known."""
 
 
 class TriggerHistory:
@@ -38,6 +44,8 @@ class TriggerHistory:
         self._compared: dict[str, str] = {}
         self._decided: dict[str, tuple[str, bytes]] = {}
         self._rejected: set[str] = set()
+        self._doubted: set[str] = set()
+        """Applications of which a deployment may have been created without an answer."""
         self._asking = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     def keep_only(self, applications: Collection[str]) -> list[str]:
@@ -48,6 +56,7 @@ class TriggerHistory:
             for known_of in (self._last, self._compared, self._decided):
                 known_of.pop(application_id, None)
             self._rejected.discard(application_id)
+            self._doubted.discard(application_id)
         return gone
 
     def knows(self, application: Application) -> bool:
@@ -88,13 +97,28 @@ class TriggerHistory:
             for application in applications:
                 if application.id in self._last:
                     continue
-                if application.HasField("most_recently_triggered_deployment"):
+                if (
+                    application.HasField("most_recently_triggered_deployment")
+                    and application.id not in self._doubted
+                ):
                     known = application.most_recently_triggered_deployment
                     self._last[application.id] = LastTriggered(
-                        commit=known.trigger.commit.hash, deployment_id=known.deployment_id
+                        commit=known.trigger.commit.hash,
+                        deployment_id=known.deployment_id,
+                        created_at=known.started_at,
                     )
                 else:
                     tasks.create_task(self._ask(application.id))
+
+    def doubt_last(self, application_id: str) -> None:
+        """Forget the last deployment: the control plane may have created another, unanswered.
+
+        It is asked for before the next decision. If it was created, the next commit must not deploy
+        the same change again.
+        """
+        self._last.pop(application_id, None)
+        self._compared.pop(application_id, None)
+        self._doubted.add(application_id)
 
     def has_last(self, application_id: str) -> bool:
         """Returns whether `last` is known: a deployment, or that there was none."""
@@ -116,9 +140,26 @@ class TriggerHistory:
         """Note that no file of the application differs between its last deployment and head."""
         self._compared[application_id] = head.hash
 
-    def record_deployed(self, application: Application, head: Commit, deployment_id: str) -> None:
+    def find_time(self, application: Application, now: float) -> int:
+        """Returns the time of creation for the next deployment of an application.
+
+        It is now, or later than that of the last one: within a second, and when the clock was set
+        back, a newer deployment must not look older than the one whose place it takes.
+        """
+        last = self._last.get(application.id)
+        told = application.most_recently_triggered_deployment.started_at
+        known = max(last.created_at if last is not None else 0, told)
+        this = max(1, int(now))
+        return max(this, known + 1) if known - this < MOST_AHEAD_SECONDS else this
+
+    def record_deployed(
+        self, application: Application, head: Commit, deployment: Deployment
+    ) -> None:
         """Note a new last deployment; the decision for this head is final."""
-        self._last[application.id] = LastTriggered(commit=head.hash, deployment_id=deployment_id)
+        self._last[application.id] = LastTriggered(
+            commit=head.hash, deployment_id=deployment.id, created_at=deployment.created_at
+        )
+        self._doubted.discard(application.id)
         self._compared.pop(application.id, None)
         self.mark_decided(application, head)
 
@@ -129,8 +170,11 @@ class TriggerHistory:
         except PipecdError as error:
             log.warning("trigger.unknown_past", application=application_id, reason=str(error))
             return
+        self._doubted.discard(application_id)
         self._last[application_id] = found and LastTriggered(
-            commit=found.trigger.commit.hash, deployment_id=found.deployment_id
+            commit=found.trigger.commit.hash,
+            deployment_id=found.deployment_id,
+            created_at=found.started_at,
         )
 
 

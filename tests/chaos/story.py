@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every story has: versions that it commits, questions of a person, and what is seen of them.
+
+A question is repeated until it is answered, with one idempotency key, as pipectl does it.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from chaos import controlled
+from chaos.moments import Moment
+from chaos.observe import COMPLETED, LISTED, PAUSE, Observer
+from chaos.promises import Violation
+from chaos.schedule import StoryPlan
+from chaos.site import PATIENT, Site
+from chaos.story_check import Told
+from pipecd_wire.apiservice import service_pb2 as pb
+from pipecd_wire.headers import IDEMPOTENCY_KEY_HEADER
+from pipecd_wire.model import deployment_pb2
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipecd.api import api_pb2
+from pipecd_wire.pipecd.control.control_pb2 import ApplicationControl
+from pipecd_wire.rpc import CallError, call
+
+SHOWN_LIMIT = 60.0
+"""Seconds until something must be seen that nothing keeps from being shown."""
+DONE_BEFORE = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
+"""How a question is refused that was carried out when the answer got lost."""
+
+
+class Story:
+    """One of a round."""
+
+    applications: tuple[str, ...] = ()
+
+    def __init__(self, site: Site, observer: Observer, plan: StoryPlan, nonce: str) -> None:
+        self.plan = plan
+        self.found: list[Violation] = []
+        """What was wrong at once."""
+        self.interrupted = 0
+        """Attempts of stages that were lost with their shims, and that the last one hides."""
+        self.version = 0
+        self._site = site
+        self._observer = observer
+        self._nonce = nonce
+        self._before: set[str] = set()
+
+    async def prepare(self) -> None:
+        """Before anything can die."""
+        self._before = {each.id for name in self.applications for each in await self.listed(name)}
+
+    async def run(self) -> None:
+        """All that is done; what is asked for and refused breaks a promise."""
+        try:
+            await self.tell()
+        except CallError as error:
+            sentence = f"{self.plan}: {error.method} was refused: {error}"
+            self.found.append(Violation(promise="asked", sentence=sentence))
+
+    async def tell(self) -> None:
+        """What people do."""
+        raise NotImplementedError
+
+    async def judge(self, told: dict[str, list[Told]]) -> list[Violation]:
+        """Returns what is wrong with the deployments, which are given by application."""
+        raise NotImplementedError
+
+    # What people do.
+
+    def publish(self, *names: str, fails: bool = False) -> str:
+        """Commit the next version of some applications."""
+        self.version += 1
+        version = f"{self._nonce} version {self.version}"
+        documents = {
+            name: controlled.document(
+                name,
+                self._site.effects,
+                version,
+                fails=fails and controlled.APPLICATIONS[name].may_fail,
+            )
+            for name in names
+        }
+        commit = self._site.publish(documents, self._nonce)
+        self._observer.commits.add(commit)
+        self._note(f"version {self.version} of {', '.join(names)} is {commit[:7]}")
+        return commit
+
+    async def pause(self, step: int) -> None:
+        await asyncio.sleep(self.plan.pauses[step])
+
+    async def ask(self, method: Any, request: Any, name: str, subject: str) -> Any:
+        """Ask until there is an answer; None when an answer that got lost had done it."""
+        key = str(uuid.uuid4())
+        is_unsure = False
+        self._note(f"a person asks for {name} of {subject}")
+        while True:
+            try:
+                answer = await call(method, request, metadata=[(IDEMPOTENCY_KEY_HEADER, key)])
+            except CallError as error:
+                if is_unsure and error.status in DONE_BEFORE:
+                    answer = None
+                    break
+                if not error.transient:
+                    raise
+                is_unsure = True
+                await asyncio.sleep(PAUSE)
+            else:
+                break
+        self._note(f"{name} of {subject} was answered")
+        self._observer.answered.append((name, subject))
+        return answer
+
+    def _note(self, what: str) -> None:
+        self._observer.life.append(Moment.now(f"{self.plan}: {what}"))
+
+    # What they see.
+
+    def application_id(self, name: str) -> str:
+        return self._site.application_ids[name]
+
+    async def listed(self, name: str) -> list[Deployment]:
+        """All deployments of an application that are new in this round."""
+        request = pb.ListDeploymentsRequest(
+            application_ids=[self.application_id(name)], limit=LISTED
+        )
+        answer = await call(self._site.api.ListDeployments, request, retry=PATIENT)
+        return [each for each in answer.deployments if each.id not in self._before]
+
+    async def control(self, name: str) -> ApplicationControl:
+        request = api_pb2.GetApplicationControlRequest(application_id=self.application_id(name))
+        method = self._site.applications.GetApplicationControl
+        answer: api_pb2.GetApplicationControlResponse = await call(method, request, retry=PATIENT)
+        return answer.control
+
+    def version_of(self, deployment: Deployment) -> tuple[int, bool]:
+        """Which version a deployment has deployed, and whether it fails, as git says."""
+        where = f"{deployment.trigger.commit.hash}:{deployment.application_name}/app.pipecd.yaml"
+        words = self._site.git("show", where).splitlines()[0].split()
+        return int(words[words.index("version") + 1]), words[-1] == "fails"
+
+    async def found_of(self, name: str, version: int) -> Deployment:
+        """Wait until a version has a deployment, which is watched from then on."""
+        while True:
+            for each in await self.listed(name):
+                self._observer.adopt(each)
+                if self.version_of(each)[0] == version:
+                    return each
+            await asyncio.sleep(PAUSE)
+
+    async def made(self, name: str, deployment_id: str) -> None:
+        """Wait until there is a deployment that was announced."""
+        while True:
+            if deployment_id in {each.id for each in await self.listed(name)}:
+                return
+            await asyncio.sleep(PAUSE)
+
+    async def seen(self, deployment_id: str, holds: Callable[[Deployment], bool]) -> Deployment:
+        """Wait until a deployment is as wanted, or has ended."""
+        while True:
+            latest = self._observer.latest.get(deployment_id)
+            if latest is not None and (holds(latest) or latest.status in COMPLETED):
+                return latest
+            await asyncio.sleep(PAUSE / 2)
+
+    async def ended(self, deployment_id: str) -> Deployment:
+        return await self.seen(deployment_id, lambda _: False)
+
+    async def settled(self, *names: str) -> None:
+        """Wait until all deployments of applications have ended."""
+        for name in names:
+            for each in await self.listed(name):
+                self._observer.adopt(each)
+                await self.ended(each.id)
+
+    async def is_shown(self, deployment_id: str, *causes: int) -> bool:
+        """Does the queue say that a deployment waits for one of these causes, and a sentence?"""
+        method = self._site.deployments.ListQueue
+        answer = await call(method, api_pb2.ListQueueRequest(), retry=PATIENT)
+        return any(
+            each.queued.deployment_id == deployment_id
+            and each.queued.cause in causes
+            and each.queued.sentence
+            for each in answer.items
+        )
+
+    async def explained(self, made: Deployment, *causes: int) -> None:
+        """Wait until a deployment says why it waits, or does not wait any more."""
+
+        async def is_told() -> bool:
+            has_waited = self._observer.latest[made.id].status != deployment_pb2.DEPLOYMENT_PENDING
+            return has_waited or await self.is_shown(made.id, *causes)
+
+        where = f"{made.application_name} {made.id}"
+        await self.until(is_told, "why", f"{where} waits and does not say for what")
+
+    async def until(self, ask: Callable[[], Awaitable[bool]], promise: str, sentence: str) -> bool:
+        """Wait until something is shown; otherwise a promise is broken."""
+        try:
+            async with asyncio.timeout(SHOWN_LIMIT):
+                while True:
+                    if await ask():
+                        return True
+                    await asyncio.sleep(PAUSE)
+        except TimeoutError:
+            self.found.append(Violation(promise=promise, sentence=sentence))
+            return False
+
+
+def has_begun(deployment: Deployment) -> bool:
+    return any(stage.status != deployment_pb2.STAGE_NOT_STARTED_YET for stage in deployment.stages)
