@@ -7,9 +7,12 @@ every two hundred deployments everything rests for some seconds, and memory, han
 the control plane, of piped and of each plugin are read. The first two hundred fill what is meant to
 be filled (pools, caches, the page cache of SQLite); from there on nothing may grow.
 
-Memory is what a process has for itself alone (Uss): what it shares with others depends on how many
-others there are at the moment. `--deployments 400` makes a shorter run, `--every 100` reads more
-often, `--table` prints every reading.
+Memory is what a process has written and has for itself alone (Private_Dirty of its smaps). The rest
+of its private memory (Uss) are pages of program files: the kernel can drop them, and they become
+private or shared when another program of the same installation ends or starts.
+
+`--deployments 400` makes a shorter run, `--every 100` reads more often, `--table` prints each
+reading.
 """
 
 import argparse
@@ -66,7 +69,7 @@ APPROVED = "app-000"
 class Reading:
     """What one process has at one moment."""
 
-    uss_mib: float
+    private_mib: float
     handles: int
     threads: int
 
@@ -215,13 +218,13 @@ async def read_process(pid: int) -> Reading:
         threads.append(len(list(Path(f"/proc/{pid}/task").iterdir())))
         await asyncio.sleep(REST_SECONDS / READINGS / 4)
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_"))
-    return Reading(uss_mib=private / 1024, handles=min(handles), threads=min(threads))
+    private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty:"))
+    return Reading(private_mib=private / 1024, handles=min(handles), threads=min(threads))
 
 
 def describe(point: Point) -> str:
     cells = [
-        f"{name} {each.uss_mib:.2f} MiB {each.handles} h {each.threads} t"
+        f"{name} {each.private_mib:.2f} MiB {each.handles} h {each.threads} t"
         for name, each in point.readings.items()
     ]
     return f"{point.deployments:5}  " + "  ".join(cells)
@@ -232,9 +235,9 @@ def judge(points: list[Point]) -> None:
     first, last = points[0].readings, points[-1].readings
     for name in [name for name in first if name in last]:
         begun, ended = first[name], last[name]
-        growth = ended.uss_mib - begun.uss_mib
+        growth = ended.private_mib - begun.private_mib
         report(f"soak-{name}-memory-growth", growth, "MiB", Bar("<=", GROWTH_MIB))
-        info(f"soak-{name}-memory", ended.uss_mib, "MiB")
+        info(f"soak-{name}-memory", ended.private_mib, "MiB")
         report(f"soak-{name}-handles-growth", ended.handles - begun.handles, "", Bar("<=", 0))
         report(f"soak-{name}-threads-growth", ended.threads - begun.threads, "", Bar("<=", 0))
 
