@@ -12,6 +12,7 @@ deployments.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -46,6 +47,12 @@ log = logger(__name__)
 
 DONE_MEMORY_SECONDS: Final = 600.0
 """How long a finished deployment is remembered: a state that is under way may still list it."""
+
+DONE_KEPT: Final = 1000
+"""How many of the last finished deployments are remembered for longer, until a snapshot comes.
+
+While the control plane is away nothing new begins: these are all whose end it may not know yet.
+"""
 
 ALARM_SECONDS: Final = 30.0
 SHORTEST_ALARM_SECONDS: Final = 0.01
@@ -88,6 +95,7 @@ class Controller:
         *,
         gate: DeploymentGate | None = None,
         at_once: int = 100,
+        done_kept: int = DONE_KEPT,
         on_handed_over: Callable[[], Awaitable[object]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -105,6 +113,7 @@ class Controller:
         self._clock = clock
         self.gate = gate or DeploymentGate(state)
         self._admission = Admission(at_once)
+        self._done_kept = done_kept
         self._arrivals: dict[str, int] = {}
         """By deployment, in which order they came, because clocks count seconds. Of those that a
         snapshot lists nobody knows the order."""
@@ -356,13 +365,13 @@ class Controller:
             queue.changed.set()
             self.on_change()
 
-    def _forget_done(self) -> None:
+    def _forget_done(self, but_newest: int = 0) -> None:
+        """Forget finished deployments that no state can list any more."""
         now = self._clock()
-        self._done = {
-            deployment_id: (at, epoch)
-            for deployment_id, (at, epoch) in self._done.items()
-            if deployment_id in self._state.deployments or now - at < DONE_MEMORY_SECONDS
-        }
+        oldest = list(itertools.islice(self._done.items(), max(0, len(self._done) - but_newest)))
+        for deployment_id, (at, _) in oldest:
+            if deployment_id not in self._state.deployments and now - at >= DONE_MEMORY_SECONDS:
+                del self._done[deployment_id]
 
     def _cancel(self, command: Command) -> None:
         deployment_id = command.cancel_deployment.deployment_id
@@ -549,6 +558,7 @@ class Controller:
         if run.is_completed:
             del self._where[run.deployment.id]
             self._done[run.deployment.id] = (self._clock(), run.epoch)
+            self._forget_done(but_newest=self._done_kept)
             self._state.forget_deployment(run.deployment.id)
             self._admission.forgive(run.deployment.id)
             self._arrivals.pop(run.deployment.id, None)
