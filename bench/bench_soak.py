@@ -17,7 +17,6 @@ reading.
 
 import argparse
 import asyncio
-import json
 import os
 import tempfile
 import time
@@ -82,28 +81,6 @@ class Point:
     readings: dict[str, Reading]
 
 
-class Finished:
-    """Follows piped's log: the cheapest way to learn that a deployment has ended."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._offset = 0
-        self._rest = b""
-
-    async def events(self) -> AsyncIterator[dict[str, str]]:
-        """Yields each event as it is written."""
-        while True:
-            with self._log.open("rb") as file:
-                file.seek(self._offset)
-                read = file.read()
-            self._offset += len(read)
-            *lines, self._rest = (self._rest + read).split(b"\n")
-            for line in lines:
-                if line.startswith(b"{"):
-                    yield json.loads(line)
-            await asyncio.sleep(0.02)
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--deployments", type=int, default=2000)
@@ -131,7 +108,7 @@ async def soak(running: World, deployments: int, every: int) -> AsyncIterator[Po
         running.write(f"{name}/app.pipecd.yaml", text)
         running.write(f"{name}/number.txt", "0\n")
     running.commit("add the applications")
-    events = Finished(running.root / "piped.log").events()
+    events = running.follow_log()
     for name in names():
         await running.add_application(name)
     await finish_round(running, events)
