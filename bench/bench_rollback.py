@@ -5,11 +5,15 @@ An application with two versions is rolled back to the one, then to the other, a
 begins with the call (`pipectl application rollback` makes the same one) and ends with the first
 command of the first stage: the call, the push to the agent, the deployment's creation, its plan,
 its files and the script's start are all in it. Each roll-back begins when nothing else runs.
+
+Beside each one the floor is measured, the same steps by hand: a call, a checkout of the commit, a
+shell. What a busy machine does to the time it does to both.
 """
 
 import asyncio
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +22,7 @@ from bench_hundred import check
 from report import Bar, info, report
 from world import World, world
 
+from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.rpc import call
 
@@ -56,7 +61,7 @@ async def measure(running: World) -> None:
     versions += await running.deployments_of(running.commit("change it"), 1, completed=True)
     check(versions)
 
-    answered, begun = [], []
+    answered, begun, floors = [], [], []
     for number in range(ROUNDS + 1):
         await asyncio.sleep(PAUSE_SECONDS)
         request = api_pb2.RollBackApplicationRequest(
@@ -69,12 +74,29 @@ async def measure(running: World) -> None:
         answered.append((time.time_ns() - started) / 1e6)
         begun.append((await wait_for(out / f"first-{made.deployment_id}") - started) / 1e6)
         check([await running.until(made.deployment_id, lambda _: False)])
+        floors.append(await measure_floor(running, made.commit_hash))
     answered, begun = answered[1:], begun[1:]  # the first one also warms everything up
     report("rollback-to-running-p95", find_p95(begun), "ms", Bar("<=", 300))
     info("rollback-to-running-median", statistics.median(begun), "ms")
     info("rollback-to-running-longest", max(begun), "ms")
+    info("rollback-by-floor-median", statistics.median(begun) / statistics.median(floors), "x")
+    info("rollback-floor-median", statistics.median(floors), "ms")
     info("rollback-answered-p95", find_p95(answered), "ms")
     info("rollback-load-average", os.getloadavg()[0], "processes")
+
+
+async def measure_floor(running: World, commit: str) -> float:
+    """Returns how long it takes by hand, in milliseconds."""
+    with tempfile.TemporaryDirectory(dir=running.root) as folder:
+        started = time.perf_counter()
+        await call(running.api.ListApplications, pb.ListApplicationsRequest(limit=1))
+        tree = f"{folder}/tree"
+        await asyncio.to_thread(running.git, "worktree", "add", "-q", "--detach", tree, commit)
+        shell = ["/bin/sh", "-l", "-c", f"date +%s%N > {folder}/out"]
+        await asyncio.to_thread(subprocess.run, shell, check=True)
+        took = (time.perf_counter() - started) * 1000
+        running.git("worktree", "remove", "--force", tree)
+    return took
 
 
 async def wait_for(file: Path) -> int:
