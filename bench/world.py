@@ -5,13 +5,14 @@ The real programs as processes, driven through git and the public API only.
 """
 
 import asyncio
+import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pipecd_model.deployment import COMPLETED
 from pipecd_quickstart.processes import RunningProgram, listening_address, running
@@ -109,9 +110,26 @@ class World:
                     return found
         raise AssertionError(f"the stream of {deployment_id} ended early")
 
+    def follow_log(self) -> AsyncIterator[dict[str, str]]:
+        """Yields each event that piped logs from now on: what nobody has to ask it for."""
+        file = (self.root / "piped.log").open("rb")
+        file.seek(0, os.SEEK_END)
+        return _read_events(file)
+
     def agent_pids(self) -> list[int]:
         """piped and its plugins."""
         return [self.piped.pid, *children(self.piped.pid)]
+
+
+async def _read_events(file: BinaryIO) -> AsyncIterator[dict[str, str]]:
+    rest = b""
+    with file:
+        while True:
+            *lines, rest = (rest + file.read()).split(b"\n")
+            for line in lines:
+                if line.startswith(b"{"):
+                    yield json.loads(line)
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

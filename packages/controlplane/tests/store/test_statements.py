@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing that the store declares is of one database only."""
 
+import gc
 import importlib
 import pkgutil
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import ClauseElement, Select, Table, UpdateBase, bindparam, select
@@ -14,6 +17,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pipecd_controlplane import store
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.deployments import LIST
+from pipecd_controlplane.store.listing import SHAPES, build_listing
 from pipecd_controlplane.store.statements import Compiled, InsertOf, Statements
 
 DIALECTS = {
@@ -66,3 +71,25 @@ def test_a_constant_that_is_nothing_is_a_parameter_as_well() -> None:
 
     arguments: tuple[object, ...] = compiled.arguments({})
     assert arguments == (None,)
+
+
+def test_statements_that_are_made_again_and_again_do_not_fill_the_memory() -> None:
+    """A caller who may only read chooses the filters of lists, and each shape is a statement."""
+    statements = Statements(*DIALECTS["sqlite"], most=20)
+    seen: list[weakref.ref[Select[Any]]] = []
+    for number in range(50):
+        statement: Select[Any] = select(bindparam(f"name_{number}"))
+        assert statements[statement] is statements[statement]
+        seen.append(weakref.ref(statement))
+    del statement
+    gc.collect()
+
+    assert sum(each() is not None for each in seen) <= 20
+
+
+def test_lists_of_many_shapes_do_not_fill_the_memory() -> None:
+    for number in range(SHAPES + 5):
+        counts = (("application_id", 1 + number % 17), ("status", 1 + number // 17))
+        build_listing(LIST, (counts, 0, False), "")
+
+    assert build_listing.cache_info().currsize == SHAPES

@@ -5,6 +5,7 @@ import asyncio
 import gc
 
 from pipecd_piped.controlplane.state import (
+    HANDLED_KEPT,
     HANDLED_MEMORY_SECONDS,
     ControlPlaneState,
     GitHint,
@@ -112,6 +113,25 @@ async def test_a_handled_command_is_forgotten_when_nobody_lists_it_any_more() ->
     state.replace(commands=[SYNC])
 
     assert list(state.commands) == ["sync"]
+
+
+async def test_commands_handled_long_ago_are_forgotten_without_a_listing_but_never_the_newest() -> (
+    None
+):
+    """A stream may last for months, and lists them only when it begins."""
+    clock = Clock()
+    state = ControlPlaneState(clock)
+    early = [f"early-{number}" for number in range(HANDLED_KEPT)]
+    for name in early:
+        state.forget_command(name)
+    clock.now += HANDLED_MEMORY_SECONDS
+
+    for number in range(HANDLED_KEPT - 1):
+        state.forget_command(f"late-{number}")
+    state.merge(StateChange(commands=tuple(Command(id=name) for name in early)))
+    state.merge(StateChange(commands=(Command(id="late-0"),)))
+
+    assert list(state.commands) == early[:-1]
 
 
 async def test_a_command_that_is_pushed_as_handled_is_not_open() -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from pipecd_piped.facts import DeploymentCompleted
 from pipecd_piped.report.journal import Journal
+from pipecd_piped.schedule.controller import DONE_MEMORY_SECONDS
 from pipecd_runtime.logs import fields_of
 from pipecd_test_support.piped_parts import (
+    Clock,
     FakePlugin,
     FakePlugins,
     FakeSources,
@@ -137,6 +139,26 @@ async def test_a_deployment_that_is_heard_of_twice_runs_once() -> None:
         await world.memory.until_completed("d2")
 
     assert [run.deployment.id for run in world.runs] == ["d1", "d2"]
+
+
+async def test_what_ended_long_ago_is_forgotten_without_a_snapshot_but_never_the_newest() -> None:
+    """A stream may last for months. What is forgotten runs if it is listed: that shows it."""
+    clock = Clock()
+    world = world_of(done_kept=2, clock=clock)
+
+    async with world.running():
+        for name in ("d1", "d2", "d3"):
+            world.controller.on_created(created(name))
+            await world.memory.until_completed(name)
+        clock.now += DONE_MEMORY_SECONDS
+        world.controller.on_created(created("d4"))
+        await world.memory.until_completed("d4")
+        await world.controller.wait_settled()
+        for name in ("d1", "d3", "d4"):
+            world.controller.on_created(created(name))
+        await world.controller.wait_settled()
+
+    assert [run.deployment.id for run in world.runs] == ["d1", "d2", "d3", "d4", "d1"]
 
 
 async def test_a_completed_deployment_is_told_to_whoever_wants_to_know() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from pipecd_model.errors import ConfigError, PipecdError, StateError
 from pipecd_piped.secrets import KnownSecrets, OpenedSecrets
-from pipecd_piped.secrets.known import COMMITS, KEPT
+from pipecd_piped.secrets.known import COMMITS, ENDED, KEPT
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.deployment_pb2 import Commit, Deployment, DeploymentTrigger
 
@@ -85,6 +85,22 @@ def test_an_application_that_is_deployed_for_years_does_not_fill_the_memory() ->
 
         assert known.mask_for("d1", "password-0x") == "password-0x"
         assert known.mask_for("d1", f"password-{COMMITS * 3 - 1}") == "***"
+
+
+def test_deployments_that_have_ended_long_ago_are_forgotten() -> None:
+    """Of an application that stays in use; one that still runs is not forgotten with them."""
+    known = KnownSecrets()
+    with known.opened(deployment("running")):
+        known.learn(place(), "c1", of(login="hunter22"))
+        for number in range(ENDED * 3):
+            with known.opened(deployment(f"d{number}")):
+                pass
+
+        masked = [n for n in range(ENDED * 3) if known.mask_for(f"d{n}", "hunter22") == "***"]
+
+        assert masked == [*range(ENDED * 2, ENDED * 3)]
+        assert known.value("running", "login") == "hunter22"
+        assert known.mask_for("running", "hunter22") == "***"
 
 
 def test_nothing_shows_a_value() -> None:

@@ -7,7 +7,7 @@ other filters are checked row by row.
 """
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -29,6 +29,9 @@ MOST_VALUES: Final = 20
 """Values of one filter: for each number of values a separate statement is cached."""
 
 MOST_LABELS: Final = 10
+
+SHAPES: Final = 256
+"""How many statements of lists are kept; callers choose the filters, and there are many shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,7 @@ def _place(number: int) -> str:
     return f"label {number}"
 
 
-@cache
+@lru_cache(maxsize=SHAPES)
 def _probe(of: ListQuery, driving: str, count: int) -> Any:
     """Returns a statement that counts the rows a filter matches, up to FREQUENT."""
     if of.labels is not None and not count:
@@ -131,7 +134,7 @@ def _probe(of: ListQuery, driving: str, count: int) -> Any:
     return select(func.count()).select_from(found.limit(FREQUENT).subquery())
 
 
-@cache
+@lru_cache(maxsize=SHAPES)
 def build_listing(of: ListQuery, shape: Shape, driving: str) -> Any:
     """Returns the statement for filters of this shape; see `ListQuery.statement`."""
     count = dict(shape[0]).get(driving, 1)

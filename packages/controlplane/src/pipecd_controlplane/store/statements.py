@@ -5,7 +5,7 @@ SQLAlchemy is the compiler and nothing else: executing through it costs ten time
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sqlalchemy import Executable, Table, and_
 from sqlalchemy.engine import Dialect
@@ -41,11 +41,19 @@ class Compiled:
         )
 
 
-class Statements:
-    """Every statement that was used so far, compiled for one dialect."""
+MOST_STATEMENTS: Final = 2000
+"""How many statements are kept compiled before all are compiled anew: far more than the code has.
 
-    def __init__(self, dialect: Dialect, insert: InsertOf) -> None:
+Each shape of a filtered list is a statement, and callers choose the shapes.
+"""
+
+
+class Statements:
+    """The statements that were used so far, compiled for one dialect."""
+
+    def __init__(self, dialect: Dialect, insert: InsertOf, *, most: int = MOST_STATEMENTS) -> None:
         self._dialect = dialect
+        self._most = most
         self._insert = insert
         # The statement is stored beside its text: while it lives, no other object has its id.
         self._compiled: dict[int, tuple[Executable, Compiled]] = {}
@@ -55,6 +63,8 @@ class Statements:
         found = self._compiled.get(id(statement))
         if found is None:
             found = (statement, Compiled(statement, self._dialect))
+            if len(self._compiled) >= self._most:
+                self._compiled = {}  # a new one, because threads may be reading this one
             self._compiled[id(statement)] = found
         return found[1]
 

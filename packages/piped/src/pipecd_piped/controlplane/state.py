@@ -7,6 +7,7 @@ scheduler's, never newer.
 """
 
 import asyncio
+import itertools
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -30,6 +31,12 @@ STAGE_COMMANDS: Final = frozenset({Command.APPROVE_STAGE, Command.SKIP_STAGE})
 
 HANDLED_MEMORY_SECONDS: Final = 600.0
 """How long a handled command is remembered at least: a listing in progress may still have it."""
+
+HANDLED_KEPT: Final = 1000
+"""How many of the last handled commands are remembered for longer, until the next listing.
+
+Commands come from the control plane: while it is away these are all whose outcome it may not know.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +176,11 @@ class ControlPlaneState:
 
     def forget_command(self, command_id: str) -> None:
         """Forget a command for good: no later listing brings it back. See `CommandInbox.finish`."""
-        self._handled[command_id] = self._clock()
+        now = self._handled[command_id] = self._clock()
+        oldest = itertools.islice(self._handled.items(), max(0, len(self._handled) - HANDLED_KEPT))
+        for each, at in list(oldest):
+            if now - at >= HANDLED_MEMORY_SECONDS:
+                del self._handled[each]
         self._commands.pop(command_id, None)
         self._own_commands.pop(command_id, None)
 

@@ -12,6 +12,7 @@ deployments.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -42,6 +43,12 @@ log = logger(__name__)
 DONE_MEMORY_SECONDS: Final = 600.0
 """How long a finished deployment is remembered: a state that is under way may still list it."""
 
+DONE_KEPT: Final = 1000
+"""How many of the last finished deployments are remembered for longer, until a snapshot comes.
+
+While the control plane is away nothing new begins: these are all whose end it may not know yet.
+"""
+
 READ_AGAIN_SECONDS: Final = 1.0
 """Seconds between two attempts to read a deployment from the control plane again."""
 
@@ -60,6 +67,7 @@ class Controller:
         *,
         gate: DeploymentGate | None = None,
         at_once: int = 100,
+        done_kept: int = DONE_KEPT,
         on_handed_over: Callable[[], Awaitable[object]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,6 +85,7 @@ class Controller:
         self.gate = gate or DeploymentGate(state)
         self._admission = Admission(at_once)
         self._superseding = Superseding(self.gate)
+        self._done_kept = done_kept
         self.on_change: Callable[[], None] = lambda: None
         """Called when what a deployment waits for may have changed."""
         self.on_closed: Callable[[str], None] = lambda application_id: None
@@ -274,13 +283,13 @@ class Controller:
             queue.changed.set()
             self.on_change()
 
-    def _forget_done(self) -> None:
+    def _forget_done(self, but_newest: int = 0) -> None:
+        """Forget finished deployments that no state can list any more."""
         now = self._clock()
-        self._done = {
-            deployment_id: (at, epoch)
-            for deployment_id, (at, epoch) in self._done.items()
-            if deployment_id in self._state.deployments or now - at < DONE_MEMORY_SECONDS
-        }
+        oldest = list(itertools.islice(self._done.items(), max(0, len(self._done) - but_newest)))
+        for deployment_id, (at, _) in oldest:
+            if deployment_id not in self._state.deployments and now - at >= DONE_MEMORY_SECONDS:
+                del self._done[deployment_id]
 
     def _cancel(self, command: Command) -> None:
         deployment_id = command.cancel_deployment.deployment_id
@@ -450,6 +459,7 @@ class Controller:
         if run.is_completed:
             del self._where[run.deployment.id]
             self._done[run.deployment.id] = (self._clock(), run.epoch)
+            self._forget_done(but_newest=self._done_kept)
             self._state.forget_deployment(run.deployment.id)
             self._admission.forgive(run.deployment.id)
             self._superseding.forget(run.deployment.id)

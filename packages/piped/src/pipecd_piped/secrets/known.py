@@ -28,6 +28,9 @@ The last reports of a deployment may still have to be masked after it has ended.
 COMMITS: Final = 8
 """The number of commits of an application whose secrets are kept."""
 
+ENDED: Final = 32
+"""The number of an application's deployments that are kept after their end."""
+
 _Place = tuple[str, str]
 
 
@@ -41,10 +44,18 @@ class OpenedSecrets:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Deployment:
+    commit: str
+    users: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
 class _Application:
     users: int = 0
     commits: dict[str, OpenedSecrets] = field(default_factory=dict)
     masker: Masker = field(default_factory=lambda: Masker(()))
+    deployments: dict[str, _Deployment] = field(default_factory=dict)
+    """Its deployments by id, in the order of use."""
 
 
 class KnownSecrets:
@@ -52,7 +63,8 @@ class KnownSecrets:
 
     def __init__(self) -> None:
         self._applications: dict[_Place, _Application] = {}
-        self._deployments: dict[str, tuple[_Place, str]] = {}
+        self._owners: dict[str, _Application] = {}
+        """The application of each deployment, as long as both are kept."""
         self._all = Masker(())
 
     def learn(self, git_path: ApplicationGitPath, commit: str, opened: OpenedSecrets) -> None:
@@ -79,20 +91,27 @@ class KnownSecrets:
         place = _place(deployment.git_path)
         application = self._applications.pop(place, None) or _Application()
         self._applications[place] = application  # moved to the end: the order is that of use
+        commit = deployment.trigger.commit.hash
+        opened = application.deployments.pop(deployment.id, None) or _Deployment(commit=commit)
+        application.deployments[deployment.id] = opened
+        self._owners[deployment.id] = application
+        opened.users += 1
         application.users += 1
-        self._deployments[deployment.id] = (place, deployment.trigger.commit.hash)
         try:
             yield
         finally:
+            opened.users -= 1
             application.users -= 1
-            self._forget()
+            self._forget_ended(application)
+            self._forget_unused()
 
     def find_secrets(self, deployment_id: str) -> OpenedSecrets:
         """Returns the secrets of the deployment's target commit."""
-        place, commit = self._deployments.get(deployment_id, (("", ""), ""))
-        application = self._applications.get(place)
-        opened = application.commits.get(commit) if application is not None else None
-        return opened or OpenedSecrets()
+        application = self._owners.get(deployment_id)
+        if application is None:
+            return OpenedSecrets()
+        commit = application.deployments[deployment_id].commit
+        return application.commits.get(commit) or OpenedSecrets()
 
     def value(self, deployment_id: str, name: str) -> str:
         """Returns the value of a secret. Raises PipecdError, whose message contains no value."""
@@ -110,8 +129,7 @@ class KnownSecrets:
 
     def masker(self, deployment_id: str) -> Masker:
         """Returns the masker of a deployment's texts; another object once there is more to mask."""
-        place, _ = self._deployments.get(deployment_id, (("", ""), ""))
-        application = self._applications.get(place)
+        application = self._owners.get(deployment_id)
         return application.masker if application is not None else _NOTHING
 
     def mask_for(self, deployment_id: str, text: str) -> str:
@@ -122,16 +140,19 @@ class KnownSecrets:
         """Returns a text of unknown origin with all known secrets masked."""
         return self._all.line(text)
 
-    def _forget(self) -> None:
+    def _forget_ended(self, application: _Application) -> None:
+        """Drop the least recently used of an application's deployments that have ended."""
+        ended = [each for each, found in application.deployments.items() if not found.users]
+        for deployment_id in ended[: max(0, len(ended) - ENDED)]:
+            del application.deployments[deployment_id]
+            self._owners.pop(deployment_id, None)
+
+    def _forget_unused(self) -> None:
         """Drop the secrets of the least recently used applications without a running deployment."""
         unused = [place for place, each in self._applications.items() if not each.users]
         for place in unused[: max(0, len(unused) - KEPT)]:
-            del self._applications[place]
-        self._deployments = {
-            deployment_id: there
-            for deployment_id, there in self._deployments.items()
-            if there[0] in self._applications
-        }
+            for deployment_id in self._applications.pop(place).deployments:
+                self._owners.pop(deployment_id, None)
 
 
 _NOTHING: Final = Masker(())
