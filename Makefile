@@ -61,6 +61,7 @@ TYPED_TESTS := \
 	tests/integration/piped \
 	tests/kubernetes \
 	tests/packaging \
+	tests/sequences \
 	tests/support/src
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
@@ -68,7 +69,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all test-kubernetes bench chaos mutants fmt lint types imports docs proto pins metadata dist
+.PHONY: help setup quickstart test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -108,6 +109,9 @@ bench: setup ## measure what we claim
 
 chaos: setup ## kill things at random and check what is left
 	@PYTHONPATH=tests $(BIN)/python -m chaos.run --deaths $(N) --seed $(SEED) $(ARGS)
+
+sequences: setup ## random sequences of commits, commands, deaths and moves of the clock, judged by a model
+	@PYTHONPATH=tests $(BIN)/python -m sequences.run --sequences $(N) --seed $(SEED) $(ARGS)
 
 mutants: setup ## change what decides, and see whether a test notices
 	$(BIN)/python tools/mutate.py $(ARGS)

@@ -57,6 +57,8 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
         self.address = "127.0.0.1:0"
+        self.variables: dict[str, str] = {}
+        """Of its environment, beside those of the test."""
 
     @property
     def folder(self) -> Path:
@@ -78,6 +80,7 @@ class ServerProcess:
         with self._log.open("wb") as sink:
             self._process = subprocess.Popen(
                 [str(BIN / "pipecd"), "server", *arguments, *self._flags],
+                env={**os.environ, **self.variables},
                 stdout=sink,
                 stderr=subprocess.STDOUT,
             )
@@ -252,6 +255,8 @@ class PipedSite:
         self.log = folder / "piped.log"
         self.record = folder / "record"
         self.process: subprocess.Popen[bytes] | None = None
+        self.variables: dict[str, str] = {}
+        """Of its environment, beside those of the test."""
         self.repository.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
 
@@ -325,6 +330,7 @@ class PipedSite:
         with self.log.open("ab") as sink:
             self.process = subprocess.Popen(
                 [str(BIN / "piped"), "run", *arguments, *flags],
+                env={**os.environ, **self.variables},
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
