@@ -12,7 +12,7 @@ import signal
 import struct
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,7 +77,11 @@ class World:
         (folder / "server").mkdir()
         self.server = ServerProcess(folder / "server")
         self.server.variables = self.clock.variables
-        self.server.start()
+        try:
+            self.server.start()
+        except BaseException:
+            self.server.kill()
+            raise
         (folder / "site").mkdir()
         self.site = register_site(folder / "site", self.server)
         self.site.variables = self.clock.variables
@@ -94,10 +98,12 @@ class World:
         return self.runner.run(work)
 
     def close(self) -> None:
-        self.run(self._opened.aclose())
-        self.runner.close()
-        self.site.close()
-        self.server.stop()
+        """End the programs, whatever state they are in."""
+        with ExitStack() as ends:
+            ends.callback(self.server.kill)
+            ends.callback(self.site.close)
+            ends.callback(self.runner.close)
+            self.run(self._opened.aclose())
 
     async def _connect(self) -> None:
         await self._opened.aclose()
