@@ -215,6 +215,7 @@ async def test_access_service(world: RightsMatrix) -> None:
     entries = {
         "ListSessions": plain(access_pb2.ListSessionsRequest()),
         "RevokeSession": revoke,
+        "GetMyRights": plain(access_pb2.GetMyRightsRequest()),
     }
     await world.judge(ACCESS["AccessService"], entries)
 

@@ -15,7 +15,7 @@ from pipecd_controlplane.api.piped.events import AgentEventsApi
 from pipecd_controlplane.api.piped.live_state import AgentLiveStateApi
 from pipecd_controlplane.api.piped.pipeds import AgentPipedsApi
 from pipecd_controlplane.api.piped.stages import AgentStagesApi
-from pipecd_controlplane.api.v1.access import ApiKeysApi, SessionsApi
+from pipecd_controlplane.api.v1.access import ApiKeysApi, RightsApi, SessionsApi
 from pipecd_controlplane.api.v1.applications import V1ApplicationsApi
 from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
@@ -33,6 +33,7 @@ from pipecd_controlplane.api.web.insights import WebInsightsApi
 from pipecd_controlplane.api.web.pipeds import WebPipedsApi
 from pipecd_controlplane.api.web.project import WebProjectApi
 from pipecd_controlplane.api.web.releases import WebReleasesApi
+from pipecd_controlplane.auth.rights import CallerRights
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.access import ProjectAccess
@@ -136,7 +137,12 @@ def endpoints(
     served.add(v1["ProjectService"], V1ProjectApi(bus, stores.audit))
     served.add(SERVICE, telemetry)
     v1 = access_pb2.DESCRIPTOR.services_by_name
-    served.add(v1["AccessService"], SessionsApi(stores, now))
+    rights = CallerRights(stores)
+    served.add(
+        v1["AccessService"],
+        SessionsApi(stores, now),
+        RightsApi(rights, lambda: (each.method for each in served)),
+    )
     served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
     served.add(windows_pb2.DESCRIPTOR.services_by_name["WindowService"], V1WindowsApi(stores, now))
     served.add(
