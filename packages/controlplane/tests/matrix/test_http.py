@@ -30,6 +30,10 @@ OPEN = {
     ("GET", "/auth/terminal/start"): 405,
     ("GET", "/auth/terminal/poll"): 405,
     ("GET", "/auth/terminal/password"): 405,
+    # Sent by no page of ours: nobody is let in.
+    ("GET", "/auth/link"): 200,
+    ("GET", "/auth/link.js"): 200,
+    ("POST", "/auth/link"): 403,
     # Whoever they are: a hook is let in by its signature alone.
     ("POST", "/hooks/v1/{project}/{hook}"): 401,
     ("GET", "/hooks/v1/{project}/{hook}"): 405,
@@ -110,4 +114,5 @@ async def test_signing_out_ends_the_callers_own_session_and_no_other(
 async def test_no_route_is_left_out(plane: ServedControlPlane) -> None:
     """The site tells its own routes; one that is not looked at above fails here."""
     looked_at = {path for _, path in OPEN} | {"/metrics", "/auth/logout"}
+    looked_at |= {"/{path:path}"}  # the console's: "/nothing" is one of them
     assert set(plane.running.paths) <= looked_at

@@ -16,7 +16,8 @@ from pipecd_model.errors import StateError
 from pipecd_quickstart.check import check
 from pipecd_quickstart.disk import check_space, explaining_disk, watch_space
 from pipecd_quickstart.folder import QuickstartFolder
-from pipecd_quickstart.keys import help_keys
+from pipecd_quickstart.keys import LINK, watch_keys
+from pipecd_quickstart.links import describe_link, make_link
 from pipecd_quickstart.narrate import Narrator
 from pipecd_quickstart.printing import say
 from pipecd_quickstart.processes import RunningProgram
@@ -38,16 +39,22 @@ DEFAULT_FOLDER: Final = Path("pipecd-quickstart")
     help="Where everything is kept. Default: ./pipecd-quickstart; for --check a temporary folder.",
 )
 @click.option("--next", "show_next", is_flag=True, help="Show again what to try next, and end.")
+@click.option(
+    "--link", "show_link", is_flag=True, help="Print a link that signs a browser in, and end."
+)
 @click.option("--clean", is_flag=True, help="Remove what a former quickstart left, and end.")
 @click.option("--check", "check_it", is_flag=True, help="Walk the journey by itself; exit 0 or 1.")
-def quickstart(*, data_dir: Path | None, show_next: bool, clean: bool, check_it: bool) -> None:
+def quickstart(
+    *, data_dir: Path | None, show_next: bool, show_link: bool, clean: bool, check_it: bool
+) -> None:
     """Start control plane, piped and plugins here, and make a first deployment.
 
-    While it runs, h shows what to try next. Ctrl-C stops everything; running scripts are waited
-    for, and a second Ctrl-C ends them. A second start goes on with what is there.
+    While it runs, h shows what to try next, and l a link to the console that signs you in. Ctrl-C
+    stops everything; running scripts are waited for, and a second Ctrl-C ends them. A second start
+    goes on with what is there.
     """
-    if show_next + clean + check_it > 1:
-        raise click.UsageError("--next, --clean and --check exclude each other")
+    if show_next + show_link + clean + check_it > 1:
+        raise click.UsageError("--next, --link, --clean and --check exclude each other")
     if check_it and data_dir is None:
         with tempfile.TemporaryDirectory(prefix="pipecd-quickstart-") as temporary:
             good = _check(QuickstartFolder(Path(temporary) / "data"))
@@ -61,6 +68,9 @@ def quickstart(*, data_dir: Path | None, show_next: bool, clean: bool, check_it:
             click.echo(f"removed {folder.root}")
         elif show_next:
             click.echo(asyncio.run(_show_next(folder)))
+        elif show_link:
+            _require_running(folder)
+            click.echo(asyncio.run(make_link(folder)))
         else:
             with folder.locked():
                 asyncio.run(_run(folder))
@@ -81,12 +91,8 @@ def _check(folder: QuickstartFolder) -> bool:
 
 async def _show_next(folder: QuickstartFolder) -> str:
     """Returns what works now in the quickstart of a folder. Raises StateError if it is stopped."""
-    folder.require()
+    _require_running(folder)
     start = _command_line(folder)
-    if not folder.is_running():
-        raise StateError(
-            f"the quickstart in {str(folder.root)!r} is stopped", hint=f"start it with `{start}`"
-        )
     memory = folder.recall()
     async with connect_to(folder, f"127.0.0.1:{memory.port}") as channel:
         request = pb.ListDeploymentsRequest(limit=50)
@@ -94,6 +100,16 @@ async def _show_next(folder: QuickstartFolder) -> str:
     return _suggestions(
         folder, list(answer.deployments), again=f"To see this again: {start} --next"
     )
+
+
+def _require_running(folder: QuickstartFolder) -> None:
+    """Raises StateError or NotFoundError when there is no running quickstart in the folder."""
+    folder.require()
+    if not folder.is_running():
+        raise StateError(
+            f"the quickstart in {str(folder.root)!r} is stopped",
+            hint=f"start it with `{_command_line(folder)}`",
+        )
 
 
 async def _run(folder: QuickstartFolder) -> None:
@@ -139,15 +155,20 @@ def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
 async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
     """Prints what to try next: once nothing goes on by itself, and whenever a person asks."""
     folder = running.folder
-    asked = asyncio.Event()
-    async with help_keys(asked) as has_keys:
+    pressed: asyncio.Queue[str] = asyncio.Queue()
+    async with watch_keys(pressed) as has_keys:
+        command = _command_line(folder)
         again = "Press h to see this again. Ctrl-C stops everything."
-        again = again if has_keys else f"To see this again: {_command_line(folder)} --next"
+        again = again if has_keys else f"To see this again: {command} --next"
+        link_again = "press l." if has_keys else f"{command} --link"
         await narrator.wait_settled()
+        wanted = ""
         while True:
-            click.echo(_suggestions(folder, narrator.open_deployments, again=again))
-            asked.clear()
-            await asked.wait()
+            if wanted != LINK:
+                click.echo(_suggestions(folder, narrator.open_deployments, again=again))
+            if wanted in {"", LINK}:
+                click.echo(await describe_link(folder, again=link_again))
+            wanted = await pressed.get()
 
 
 def _suggestions(folder: QuickstartFolder, deployments: list[Deployment], *, again: str) -> str:
