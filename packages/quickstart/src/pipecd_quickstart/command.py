@@ -14,6 +14,7 @@ import click
 
 from pipecd_model.errors import StateError
 from pipecd_quickstart.check import check
+from pipecd_quickstart.console import build_console
 from pipecd_quickstart.disk import check_space, explaining_disk, watch_space
 from pipecd_quickstart.folder import QuickstartFolder
 from pipecd_quickstart.keys import LINK, watch_keys
@@ -42,10 +43,23 @@ DEFAULT_FOLDER: Final = Path("pipecd-quickstart")
 @click.option(
     "--link", "show_link", is_flag=True, help="Print a link that signs a browser in, and end."
 )
+@click.option(
+    "--build-console",
+    "builder",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    hidden=True,
+    help="A Python program that builds the console, run once the first deployment is shown.",
+)
 @click.option("--clean", is_flag=True, help="Remove what a former quickstart left, and end.")
 @click.option("--check", "check_it", is_flag=True, help="Walk the journey by itself; exit 0 or 1.")
 def quickstart(
-    *, data_dir: Path | None, show_next: bool, show_link: bool, clean: bool, check_it: bool
+    *,
+    data_dir: Path | None,
+    show_next: bool,
+    show_link: bool,
+    builder: Path | None,
+    clean: bool,
+    check_it: bool,
 ) -> None:
     """Start control plane, piped and plugins here, and make a first deployment.
 
@@ -73,7 +87,7 @@ def quickstart(
             click.echo(asyncio.run(make_link(folder)))
         else:
             with folder.locked():
-                asyncio.run(_run(folder))
+                asyncio.run(_run(folder, builder))
 
 
 def _check(folder: QuickstartFolder) -> bool:
@@ -112,7 +126,7 @@ def _require_running(folder: QuickstartFolder) -> None:
         )
 
 
-async def _run(folder: QuickstartFolder) -> None:
+async def _run(folder: QuickstartFolder, builder: Path | None) -> None:
     check_space(folder.root)
     say("starting the control plane")
     async with open_session(folder) as running:
@@ -126,6 +140,7 @@ async def _run(folder: QuickstartFolder) -> None:
             background = [
                 tasks.create_task(narrator.run()),
                 tasks.create_task(_suggest(running, narrator)),
+                tasks.create_task(_build_console(running, narrator, builder)),
                 tasks.create_task(watch_space(folder.root)),
                 *(
                     tasks.create_task(_notice_death(program, stop))
@@ -169,6 +184,15 @@ async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
             if wanted in {"", LINK}:
                 click.echo(await describe_link(folder, again=link_again))
             wanted = await pressed.get()
+
+
+async def _build_console(
+    running: QuickstartSession, narrator: Narrator, builder: Path | None
+) -> None:
+    """Builds the console once nothing goes on by itself; nothing waits for it."""
+    await narrator.wait_settled()
+    if builder is not None:
+        await build_console(builder, running.folder, f"http://{running.address}")
 
 
 def _suggestions(folder: QuickstartFolder, deployments: list[Deployment], *, again: str) -> str:

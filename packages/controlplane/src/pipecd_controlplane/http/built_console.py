@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import importlib.resources
 import mimetypes
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -129,18 +130,23 @@ def _load(folder: Path, mark: tuple[int, int] | None) -> Build:
         return Build()
     files: dict[str, BuiltFile] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix == ".gz" or not path.is_file():
+        if path.suffix == ".gz" or path.name.startswith(".") or not path.is_file():
             continue
-        data = path.read_bytes()
-        packed = path.with_name(f"{path.name}.gz")
-        guessed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        files[path.relative_to(folder).as_posix()] = BuiltFile(
-            data=data,
-            packed=packed.read_bytes() if packed.is_file() else b"",
-            media_type=TYPES.get(path.suffix, guessed),
-            etag=f'"{hashlib.sha256(data).hexdigest()[:32]}"',
-        )
+        with suppress(FileNotFoundError):  # of an older build, which is being removed
+            files[path.relative_to(folder).as_posix()] = _read_file(path)
     return Build(mark=mark, files=files) if INDEX in files else Build()
+
+
+def _read_file(path: Path) -> BuiltFile:
+    data = path.read_bytes()
+    packed = path.with_name(f"{path.name}.gz")
+    guessed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return BuiltFile(
+        data=data,
+        packed=packed.read_bytes() if packed.is_file() else b"",
+        media_type=TYPES.get(path.suffix, guessed),
+        etag=f'"{hashlib.sha256(data).hexdigest()[:32]}"',
+    )
 
 
 def _answer(request: Request, file: BuiltFile, *, cache: str) -> Response:
