@@ -18,6 +18,7 @@ from pipecd_controlplane.api.piped.stages import AgentStagesApi
 from pipecd_controlplane.api.v1.access import ApiKeysApi, RightsApi, SessionsApi
 from pipecd_controlplane.api.v1.applications import V1ApplicationsApi
 from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
+from pipecd_controlplane.api.v1.logs import V1LogsApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
 from pipecd_controlplane.api.v1.project import V1ProjectApi
 from pipecd_controlplane.api.v1.push import PushApi
@@ -47,7 +48,13 @@ from pipecd_controlplane.usecases.resources import ResourceQuestions
 from pipecd_controlplane.usecases.rollbacks import RollBacks
 from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_wire.apiservice import service_pb2 as apiservice
-from pipecd_wire.pipecd.api import access_pb2, api_pb2, repositories_pb2, windows_pb2
+from pipecd_wire.pipecd.api import (
+    access_pb2,
+    api_pb2,
+    logs_pb2,
+    repositories_pb2,
+    windows_pb2,
+)
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe, RunAudited
@@ -136,6 +143,7 @@ def endpoints(
     served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
     served.add(v1["ProjectService"], V1ProjectApi(bus, stores.audit))
     served.add(SERVICE, telemetry)
+    served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(stores))
     v1 = access_pb2.DESCRIPTOR.services_by_name
     rights = CallerRights(stores)
     served.add(

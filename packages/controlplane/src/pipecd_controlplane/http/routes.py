@@ -17,6 +17,7 @@ from pipecd_controlplane.auth.terminal_login import TerminalLogin
 from pipecd_controlplane.http.built_console import BuiltConsole
 from pipecd_controlplane.http.console import console_routes
 from pipecd_controlplane.http.cookies import CookieWriter
+from pipecd_controlplane.http.downloads import DownloadRoutes
 from pipecd_controlplane.http.health import health_routes
 from pipecd_controlplane.http.hooks import HookRoutes
 from pipecd_controlplane.http.metrics import Metrics
@@ -89,11 +90,13 @@ def public_app(services: RouteServices) -> PageMiddleware:
         services.now,
     )
     links = SignInLinkRoutes(services.stores, services.links, services.cookies, services.now)
+    downloads = DownloadRoutes(services.stores, services.authenticator, services.cookies.public_url)
     hooks = HookRoutes(services.hooks, services.metrics.count_hook, services.max_hooks_bytes)
     routes: list[BaseRoute] = [
         *sign_in.routes(),
         *terminal.routes(),
         *links.routes(),
+        *downloads.routes(),
         *hooks.routes(),
         *health_routes(services.probes),
         Route("/metrics", metrics),
