@@ -141,11 +141,11 @@ def endpoints(
         unimplemented=unimplemented.APPLICATION_SERVICE,
     )
     served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
-    served.add(v1["ProjectService"], V1ProjectApi(bus, stores.audit))
+    rights = CallerRights(stores)
+    served.add(v1["ProjectService"], V1ProjectApi(stores, bus, rights))
     served.add(SERVICE, telemetry)
     served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(stores))
     v1 = access_pb2.DESCRIPTOR.services_by_name
-    rights = CallerRights(stores)
     served.add(
         v1["AccessService"],
         SessionsApi(stores, now),

@@ -1356,22 +1356,28 @@ class WatchChangesRequest(_message.Message):
     CURSOR_FIELD_NUMBER: _builtins.int
     KEEP_ALIVE_SECONDS_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The last one received from an earlier stream: what changed since then comes first. Empty: from now on."""
     keep_alive_seconds: _builtins.int
     """A response is sent at least this often, without changes if there are none; 0: only when there is something to say."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___FollowedLog]: ...
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Change.Kind.ValueType]:
+        """Changes of these alone; empty is all."""
+
     def __init__(
         self,
         *,
         cursor: _builtins.str = ...,
         keep_alive_seconds: _builtins.int = ...,
         logs: _abc.Iterable[Global___FollowedLog] | None = ...,
+        kinds: _abc.Iterable[Global___Change.Kind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "keep_alive_seconds", b"keep_alive_seconds", "logs", b"logs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "keep_alive_seconds", b"keep_alive_seconds", "kinds", b"kinds", "logs", b"logs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
