@@ -24,6 +24,7 @@ from pipecd_wire.pipecd.api import (
     access_pb2,
     api_pb2,
     logs_pb2,
+    overview_pb2,
     repositories_pb2,
     windows_pb2,
 )
@@ -55,6 +56,7 @@ COVERED = {
     "pipecd.api.v1.AccessService",
     "pipecd.api.v1.ApiKeyService",
     "pipecd.api.v1.RepositoryService",
+    "pipecd.api.v1.OverviewService",
     "pipecd.api.v1.StageLogService",
     "pipecd.api.v1.WindowService",
 }
@@ -134,6 +136,21 @@ async def test_deployment_service(world: RightsMatrix) -> None:
     }
     await world.ours.take_lease()
     await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
+
+
+@pytest.mark.timeout(600)
+async def test_overview_service(world: RightsMatrix) -> None:
+    await world.ours.application()
+    await world.ours.deployment()
+    entries = {
+        "SearchApplications": plain(
+            overview_pb2.SearchApplicationsRequest(
+                activity=overview_pb2.SearchApplicationsRequest.ANY
+            )
+        ),
+        "GetOverview": plain(overview_pb2.GetOverviewRequest()),
+    }
+    await world.judge(overview_pb2.DESCRIPTOR.services_by_name["OverviewService"], entries)
 
 
 @pytest.mark.timeout(600)

@@ -19,6 +19,7 @@ from pipecd_controlplane.api.v1.access import ApiKeysApi, RightsApi, SessionsApi
 from pipecd_controlplane.api.v1.applications import V1ApplicationsApi
 from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
 from pipecd_controlplane.api.v1.logs import V1LogsApi
+from pipecd_controlplane.api.v1.overview import OverviewApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
 from pipecd_controlplane.api.v1.project import V1ProjectApi
 from pipecd_controlplane.api.v1.push import PushApi
@@ -39,7 +40,9 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.access import ProjectAccess
 from pipecd_controlplane.usecases.agent_watch import AgentWatch
+from pipecd_controlplane.usecases.application_index import ApplicationIndexes
 from pipecd_controlplane.usecases.asking import AgentQuestions
+from pipecd_controlplane.usecases.change_history import ChangeHistories
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
@@ -52,6 +55,7 @@ from pipecd_wire.pipecd.api import (
     access_pb2,
     api_pb2,
     logs_pb2,
+    overview_pb2,
     repositories_pb2,
     windows_pb2,
 )
@@ -130,9 +134,10 @@ def endpoints(
         stores=stores, presence=presence, questions=shared.questions, now=now
     )
     roll_backs = RollBacks(stores, questions)
+    rights, histories = CallerRights(stores), ChangeHistories(bus)
     served.add(
         v1["DeploymentService"],
-        V1DeploymentsApi(stores, bus, presence, roll_backs, now),
+        V1DeploymentsApi(stores, bus, presence, roll_backs, rights, now),
         unimplemented=unimplemented.DEPLOYMENT_SERVICE,
     )
     served.add(
@@ -141,8 +146,11 @@ def endpoints(
         unimplemented=unimplemented.APPLICATION_SERVICE,
     )
     served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
-    rights = CallerRights(stores)
-    served.add(v1["ProjectService"], V1ProjectApi(stores, bus, rights))
+    served.add(v1["ProjectService"], V1ProjectApi(stores, bus, histories, rights))
+    served.add(
+        overview_pb2.DESCRIPTOR.services_by_name["OverviewService"],
+        OverviewApi(stores, ApplicationIndexes(stores, histories), presence, rights, now),
+    )
     served.add(SERVICE, telemetry)
     served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(stores))
     v1 = access_pb2.DESCRIPTOR.services_by_name

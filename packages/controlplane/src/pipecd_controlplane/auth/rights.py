@@ -36,12 +36,10 @@ class CallerRights:
         resource: Resource.ResourceType.ValueType,
         action: Action.Action.ValueType,
     ) -> Grant | None:
-        """Returns the permission of a caller for an action; None when it is not allowed.
-
-        An API key reads everything of its project; ask only for actions that read.
-        """
+        """Returns the permission of a caller for an action; None when it is not allowed."""
         if isinstance(caller, ApiKeyCaller):
-            return Grant()
+            is_reading = action in {Action.GET, Action.LIST}
+            return Grant() if is_reading or caller.may_write else None
         return roles.grant(await self.read_roles(caller), resource, action)
 
 

@@ -39,12 +39,14 @@ KINDS: Final = {
 class V1ProjectApi:
     """The stream of changes, and the audit."""
 
-    def __init__(self, stores: Stores, bus: ChangeBus, rights: CallerRights) -> None:
+    def __init__(
+        self, stores: Stores, bus: ChangeBus, histories: ChangeHistories, rights: CallerRights
+    ) -> None:
         self._stores = stores
         self._bus = bus
         self._rights = rights
         self._audit = stores.audit
-        self._histories = ChangeHistories(bus)
+        self._histories = histories
 
     @rpc("ListAudit")
     async def list_audit(self, caller: User, request: pb.ListAuditRequest) -> pb.ListAuditResponse:

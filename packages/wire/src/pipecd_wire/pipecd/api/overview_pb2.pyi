@@ -483,7 +483,7 @@ class GetOverviewResponse(_message.Message):
 
     @_builtins.property
     def changed(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeploymentBrief]:
-        """Deployments that were completed since then, newest first."""
+        """Deployments that were completed since then, newest first. As of the running ones, at most 1000 are counted."""
 
     @_builtins.property
     def offline_piped_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
