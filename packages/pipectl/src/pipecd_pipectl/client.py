@@ -24,6 +24,7 @@ from pipecd_wire.pipecd.api.api_pb2_grpc import (
     PipedServiceStub,
     ProjectServiceStub,
 )
+from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceStub
 from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceStub
 from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceStub
 from pipecd_wire.rpc import CallError, connect
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # these types exist for the checker alone
         PipedServiceAsyncStub,
         ProjectServiceAsyncStub,
     )
+    from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceAsyncStub
     from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceAsyncStub
     from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceAsyncStub
     from pipecd_wire.webservice.service_pb2_grpc import WebServiceAsyncStub
@@ -56,6 +58,7 @@ class Client:
     api: "APIServiceAsyncStub"
     applications: "ApplicationServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
+    stage_logs: "StageLogServiceAsyncStub"
     pipeds: "PipedServiceAsyncStub"
     projects: "ProjectServiceAsyncStub"
     repositories: "RepositoryServiceAsyncStub"
@@ -81,6 +84,7 @@ async def open_client(connection: ControlPlaneConnection) -> AsyncIterator[Clien
             api=APIServiceStub(opened),
             applications=ApplicationServiceStub(opened),
             deployments=DeploymentServiceStub(opened),
+            stage_logs=StageLogServiceStub(opened),
             pipeds=PipedServiceStub(opened),
             projects=ProjectServiceStub(opened),
             repositories=RepositoryServiceStub(opened),

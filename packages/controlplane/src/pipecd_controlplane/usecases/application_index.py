@@ -6,7 +6,7 @@ must not read ten thousand rows.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlalchemy import bindparam, select
@@ -52,6 +52,8 @@ class IndexedApplication:
     deployment_id: str
     """The newest; empty when there is none."""
     changed_at: int
+    values: tuple[tuple[str, str], ...] = ()
+    """What it is counted for: each property with its value, see `list_values`."""
 
     @property
     def is_broken(self) -> bool:
@@ -133,7 +135,7 @@ async def _index(view: View, application: application_pb2.Application) -> Indexe
             if completed
             else find_status(deployment_pb2.Deployment.FromString(data))
         )
-    return IndexedApplication(
+    entry = IndexedApplication(
         id=application.id,
         name=application.name,
         folded=application.name.casefold(),
@@ -146,6 +148,25 @@ async def _index(view: View, application: application_pb2.Application) -> Indexe
         deployment_id=deployment_id,
         changed_at=changed_at,
     )
+    return replace(entry, values=list_values(entry))
+
+
+def list_values(entry: IndexedApplication) -> tuple[tuple[str, str], ...]:
+    """Returns the properties of an application with their values, as facets have them."""
+    sync = application_pb2.ApplicationSyncStatus
+    return (
+        ("status", pb.ApplicationStatus.Name(entry.status)),
+        ("sync", sync.Name(sync.ValueType(entry.sync_status))),
+        ("kind", entry.kind),
+        ("piped", entry.piped_id),
+        *((f"label {key}", value) for key, value in entry.labels.items()),
+    )
+
+
+def hide_status(entry: IndexedApplication) -> IndexedApplication:
+    """Returns an application for whoever may not see its deployments."""
+    hidden = replace(entry, status=pb.APPLICATION_STATUS_UNSPECIFIED, deployment_id="")
+    return replace(hidden, values=list_values(hidden))
 
 
 def find_kind(application: application_pb2.Application) -> str:

@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import chain
 from typing import Final
 
 from pipecd_controlplane.usecases.application_index import IndexedApplication
 from pipecd_model.errors import ConfigError
-from pipecd_wire.model.application_pb2 import ApplicationSyncStatus
 from pipecd_wire.pipecd.api import overview_pb2 as pb
 
 Request = pb.SearchApplicationsRequest
@@ -21,6 +22,7 @@ MOST_PAGE: Final = 200
 MOST_VALUES: Final = 100
 MOST_LABEL_KEYS: Final = 50
 LONGEST_TEXT: Final = 200
+PROPERTIES: Final = ("status", "sync", "kind", "piped")
 URGENCY: Final = {pb.WAITING: 1, pb.IN_PROGRESS: 2}
 
 
@@ -45,22 +47,27 @@ def search(
     find_key = _make_key(request.order)
     after = _parse_cursor(request.cursor)
     wanted: list[IndexedApplication] = []
-    counts = _Counts()
+    almost: dict[str, list[IndexedApplication]] = {name: [] for name, _ in tests}
     for entry in entries:
-        failed = [name for name, test in tests if not test(entry)]
-        if not failed:
-            wanted.append(entry)
-        if not request.without_facets and len(failed) <= 1:
-            counts.add(entry, failed[0] if failed else None)
-    wanted.sort(key=find_key)
+        failed = ""
+        for name, test in tests:
+            if not test(entry):
+                if failed:
+                    break
+                failed = name
+        else:
+            (almost[failed] if failed else wanted).append(entry)
     size = min(request.page_size or DEFAULT_PAGE, MOST_PAGE)
     rest = [each for each in wanted if find_key(each) > after] if after else wanted
-    page = rest[:size]
+    page = nsmallest(size, rest, key=find_key)
+    facets = []
+    if not request.without_facets:
+        facets = list(_describe_facets(_count(wanted, almost), request, piped_names))
     return SearchResult(
         page=page,
         total=len(wanted),
         cursor=_format_cursor(find_key(page[-1])) if len(rest) > size else "",
-        facets=[] if request.without_facets else list(counts.describe(request, piped_names)),
+        facets=facets,
     )
 
 
@@ -121,52 +128,50 @@ def _parse_cursor(cursor: str) -> Key | None:
         raise ConfigError("invalid request: cursor: not one of a page") from None
 
 
-class _Counts:
-    """How many there are for each value of each property."""
+def _count(
+    wanted: Iterable[IndexedApplication], almost: dict[str, list[IndexedApplication]]
+) -> dict[str, dict[str, int]]:
+    """Returns how many there are for each value of each property.
 
-    def __init__(self) -> None:
-        self._values: dict[str, Counter[str]] = {
-            name: Counter() for name in ("status", "sync", "kind", "piped")
-        }
+    One that fails the test of one property alone counts for that property.
+    """
+    counted = Counter(chain.from_iterable(each.values for each in wanted))
+    for name, entries in almost.items():
+        values = chain.from_iterable(each.values for each in entries)
+        counted.update(value for value in values if value[0] == name)
+    found: dict[str, dict[str, int]] = {name: {} for name in PROPERTIES}
+    for (name, value), count in counted.items():
+        found.setdefault(name, {})[value] = count
+    return found
 
-    def add(self, entry: IndexedApplication, failed: str | None) -> None:
-        """Counts an application; one that fails the test of a property counts for that alone."""
-        values = {
-            "status": pb.ApplicationStatus.Name(entry.status),
-            "sync": ApplicationSyncStatus.Name(ApplicationSyncStatus.ValueType(entry.sync_status)),
-            "kind": entry.kind,
-            "piped": entry.piped_id,
-            **{f"label {key}": value for key, value in entry.labels.items()},
-        }
-        for name, value in values.items():
-            if failed is None or failed == name:
-                self._values.setdefault(name, Counter())[value] += 1
 
-    def describe(self, request: Request, piped_names: dict[str, str]) -> Iterator[pb.Facet]:
-        chosen = {f"label {choice.key}": set(choice.values) for choice in request.labels}
-        chosen |= {"kind": set(request.kinds), "piped": set(request.piped_ids)}
-        labels = [name for name in self._values if name.startswith("label ")]
-        labels.sort(key=lambda name: (name not in chosen, -self._values[name].total(), name))
-        for name in ["status", "sync", "kind", "piped", *labels[:MOST_LABEL_KEYS]]:
-            found = dict(self._values[name])
-            found |= {value: 0 for value in chosen.get(name, ()) if value not in found}
-            listed = sorted(found, key=lambda value: (-found[value], value))
-            kept = [
-                value
-                for place, value in enumerate(listed)
-                if place < MOST_VALUES or value in chosen.get(name, ())
-            ]
-            property_name, _, key = name.partition(" ")
-            yield pb.Facet(
-                property=property_name,
-                key=key,
-                values=[
-                    pb.Facet.Value(
-                        value=value,
-                        name=piped_names.get(value, value) if name == "piped" else value,
-                        count=found[value],
-                    )
-                    for value in kept
-                ],
-                left_out=len(listed) - len(kept),
-            )
+def _describe_facets(
+    counted: dict[str, dict[str, int]], request: Request, piped_names: dict[str, str]
+) -> Iterator[pb.Facet]:
+    chosen = {f"label {choice.key}": set(choice.values) for choice in request.labels}
+    chosen |= {"kind": set(request.kinds), "piped": set(request.piped_ids)}
+    labels = [name for name in counted if name not in PROPERTIES]
+    labels.sort(key=lambda name: (name not in chosen, -sum(counted[name].values()), name))
+    for name in [*PROPERTIES, *labels[:MOST_LABEL_KEYS]]:
+        found = counted[name]
+        found |= {value: 0 for value in chosen.get(name, ()) if value not in found}
+        listed = sorted(found, key=lambda value: (-found[value], value))
+        kept = [
+            value
+            for place, value in enumerate(listed)
+            if place < MOST_VALUES or value in chosen.get(name, ())
+        ]
+        property_name, _, key = name.partition(" ")
+        yield pb.Facet(
+            property=property_name,
+            key=key,
+            values=[
+                pb.Facet.Value(
+                    value=value,
+                    name=piped_names.get(value, value) if name == "piped" else value,
+                    count=found[value],
+                )
+                for value in kept
+            ],
+            left_out=len(listed) - len(kept),
+        )

@@ -2,14 +2,17 @@
 """Applications by any property with counts, and what of a project needs a look."""
 
 import asyncio
-from dataclasses import replace
 
-from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.auth.caller import Person, User
 from pipecd_controlplane.auth.rights import Action, CallerRights, Resource
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import application_search, overview
-from pipecd_controlplane.usecases.application_index import ApplicationIndexes, IndexedApplication
+from pipecd_controlplane.usecases.application_index import (
+    ApplicationIndexes,
+    IndexedApplication,
+    hide_status,
+)
 from pipecd_controlplane.usecases.deployment_briefs import make_brief
 from pipecd_controlplane.usecases.roles import Grant
 from pipecd_controlplane.usecases.shared_state import Presence
@@ -75,14 +78,15 @@ class OverviewApi:
     ) -> list[IndexedApplication]:
         """Returns the applications that the caller may see; how they are only where it may."""
         entries = await self._indexes.read(caller.project_id)
-        seen = [each for each in entries if caller.covers(each.labels)]
+        if isinstance(caller, Person) and caller.grant.is_limited:
+            entries = [each for each in entries if caller.covers(each.labels)]
         if see_deployments is not None and not see_deployments.is_limited:
-            return seen
+            return entries
         return [
             each
             if see_deployments is not None and see_deployments.covers(each.labels)
-            else replace(each, status=pb.APPLICATION_STATUS_UNSPECIFIED, deployment_id="")
-            for each in seen
+            else hide_status(each)
+            for each in entries
         ]
 
     async def _describe(
