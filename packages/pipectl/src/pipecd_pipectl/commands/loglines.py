@@ -9,7 +9,12 @@ from typing import Any
 import click
 
 from pipecd_pipectl.client import Client
-from pipecd_pipectl.commands.stagelogs import LogSelection, order_stages, print_blocks
+from pipecd_pipectl.commands.stagelogs import (
+    LogSelection,
+    order_stages,
+    print_line,
+    split_blocks,
+)
 from pipecd_pipectl.output import echo
 from pipecd_wire.model import deployment_pb2, logblock_pb2
 from pipecd_wire.pipecd.api import logs_pb2 as pb
@@ -67,8 +72,8 @@ async def print_found_lines(
         else:
             found = _read(client, deployment.id, stage, lines)
         async for number, block in found:
-            echo(click.style(f"{number}: ", dim=True), nl=False)
-            print_blocks(stage, [block])
+            for line in split_blocks(stage, [block]):  # a block of some agents has several
+                print_line(line, before=f"{number}: ")
             count += 1
     if not count:
         echo("no line of a log is there", err=True)
