@@ -63,13 +63,16 @@ TYPED_TESTS := \
 	tests/packaging \
 	tests/sequences \
 	tests/support/src
+# What is built into the package, where the page's sources are.
+CONSOLE := $(if $(wildcard console/package.json),console)
+BUILD_CONSOLE := $(if $(CONSOLE),--build-console tools/build_console.py)
 SEED ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
+.PHONY: help setup quickstart console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -89,7 +92,10 @@ $(RUNS): requirements.lock $(DISTRIBUTIONS)
 
 quickstart: $(RUNS) ## start everything, make a first deployment, show where to look
 	@$(BIN)/python -m compileall -q packages plugins
-	@$(BIN)/pipecd quickstart --data-dir .quickstart $(ARGS)
+	@$(BIN)/pipecd quickstart --data-dir .quickstart $(BUILD_CONSOLE) $(ARGS)
+
+console: $(RUNS) ## build the web page into the package of the control plane
+	@$(BIN)/python tools/build_console.py $(ARGS)
 
 test: setup ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
@@ -146,7 +152,7 @@ pins: setup ## write the locks from constraints*.txt and tools/protoc.txt
 metadata: setup ## write what all distributions share into their pyproject.toml
 	$(BIN)/python tools/metadata.py
 
-dist: setup ## build the wheels and source archives of all distributions into dist/
+dist: setup $(CONSOLE) ## build the wheels and source archives of all distributions into dist/
 	$(BIN)/python tools/dist.py
 
 proto: setup ## generate the wire package from proto/

@@ -5,7 +5,8 @@
     python tools/pin.py --check  only compare the names and versions; asks nobody
 
 constraints.txt has what running from a checkout installs, constraints-dev.txt what building,
-checking and testing install besides, tools/protoc.txt what generates the wire protocol.
+checking and testing install besides, tools/protoc.txt what generates the wire protocol,
+tools/node.txt what builds the console.
 The files are looked up by name in the index that pip is configured for, with pip's own means: its
 addresses, proxies and certificates. All files of a version count, for every platform and every
 Python, so that one lock serves all. A file whose hash the index does not tell is left out, and so
@@ -36,6 +37,7 @@ PAIRS = (
     (ROOT / "constraints.txt", ROOT / "requirements.lock"),
     (ROOT / "constraints-dev.txt", ROOT / "requirements-dev.lock"),
     (ROOT / "tools" / "protoc.txt", ROOT / "tools" / "protoc.lock"),
+    (ROOT / "tools" / "node.txt", ROOT / "tools" / "node.lock"),
 )
 HEADER = """\
 # Written by tools/pin.py from {constraints}. Do not edit.

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from pipecd_test_support.program_terminal import ProgramTerminal
@@ -20,6 +22,7 @@ from pipecd_test_support.program_terminal import ProgramTerminal
 BIN = Path(sys.executable).parent
 LIMIT = 100
 SUGGESTIONS = "What to try next"
+LINK = r"http://127\.0\.0\.1:\d+/auth/link#[\w-]{43}"
 APPROVE = "pipectl deployment approve hello"
 FIND_PIPECTL = 'pipectl() { ../pipectl "$@"; }'
 """As the quickstart says it in a folder that cannot be in PATH."""
@@ -113,6 +116,33 @@ def test_ctrl_c_and_a_second_start_find_everything_as_it_was(folder: Path) -> No
         third.wait_for("1. Look at the deployment")  # nothing waits for approval any more
         third.interrupt()
         assert third.ended() == 0
+
+
+@pytest.mark.timeout(300)
+def test_it_prints_links_that_sign_a_browser_in_once_each(folder: Path) -> None:
+    """On the terminal, by a key, by a command; and in no file of the quickstart's."""
+    with started(folder) as terminal:
+        terminal.wait_for("Another link: press l.")
+        terminal.enter("l")
+        terminal.wait_for("Another link: press l.", times=2)
+        printed = run("--link", "--data-dir", folder)
+        assert printed.returncode == 0, printed.stderr
+        links = [*re.findall(LINK, terminal.shown), printed.stdout.strip()]
+        assert len(set(links)) == 3
+        for link in links:
+            url, _, secret = link.partition("#")
+            origin = url.removesuffix("/auth/link")
+            with httpx2.Client(
+                trust_env=False, timeout=LIMIT, headers={"origin": origin}
+            ) as client:
+                assert client.post(url, data={"secret": secret}).status_code == 303
+                assert client.cookies["token"]
+                assert client.post(url, data={"secret": secret}).status_code == 401
+            for log in folder.glob("*.log"):
+                assert secret not in log.read_text()
+        terminal.interrupt()
+        assert terminal.ended() == 0
+    assert "is stopped" in sentence(run("--link", "--data-dir", folder))
 
 
 @pytest.mark.timeout(300)

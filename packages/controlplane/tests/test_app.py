@@ -75,7 +75,8 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(
 
 
 async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
-    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
+    settings = ServerSettings(data_dir=tmp_path, console_dir=tmp_path / "not-built")
+    async with control_plane(settings) as running:
         assert await http(running.address, "/healthz") == ("200 OK", "ok")
         status, body = await http(running.address, "/version")
         assert (status, body.split()[0]) == ("200 OK", "pipecd")

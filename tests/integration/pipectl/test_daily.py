@@ -287,6 +287,34 @@ def test_a_part_of_the_logs_can_be_asked_for(
     assert len(shown.splitlines()) == count
 
 
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        # What the agent sent as one has one number.
+        (("--lines", "2-3", "--stage", "1"), ["2: old two", "2: old three"]),
+        (("--lines", "3-"), []),
+        (("--lines", "1", "--stage", "1"), ["1: old one"]),
+        (("--grep", "T[WH]"), ["2: old two", "2: old three"]),
+        (("--grep", "waiting", "--lines", "1-1"), ["1: waiting"]),
+        (("--grep", "nothing of it"), []),
+    ],
+)
+def test_lines_are_found_by_number_and_by_what_they_say(
+    world: World, flags: tuple[str, ...], found: list[str]
+) -> None:
+    lines = world.site.run("deployment", "logs", "hello", *flags).stdout.splitlines()
+
+    numbered = [line.partition(": ")[0] + ": " + line.partition(" | ")[2] for line in lines]
+    assert numbered == found
+
+
+@pytest.mark.parametrize(
+    "flags", [("--lines", "x"), ("--lines", "5-2"), ("--lines", "0"), ("--grep", "x", "--follow")]
+)
+def test_a_range_that_is_none_is_refused(world: World, flags: tuple[str, ...]) -> None:
+    world.site.run("deployment", "logs", "hello", *flags, code=2)
+
+
 def test_a_stage_that_is_not_there_is_said_so(world: World) -> None:
     done = world.site.run("deployment", "logs", "hello", "--stage", "9", code=4)
 

@@ -27,9 +27,11 @@ from pipecd_controlplane.auth.open_calls import OpenCalls
 from pipecd_controlplane.auth.password import PasswordSignIn
 from pipecd_controlplane.auth.recheck import CredentialRecheck
 from pipecd_controlplane.auth.sign_in_audit import SignInAudit
+from pipecd_controlplane.auth.sign_in_links import SignInLinks
 from pipecd_controlplane.auth.sso.journey import Journeys
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.http.admin import serve_admin
+from pipecd_controlplane.http.built_console import find_console
 from pipecd_controlplane.http.cookies import CookieWriter
 from pipecd_controlplane.http.metrics import Metrics
 from pipecd_controlplane.http.middleware import PageMiddleware
@@ -40,8 +42,9 @@ from pipecd_controlplane.http.server import serve_public
 from pipecd_controlplane.ops.audit_heads import HEADS_SECONDS, AuditHeads
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
-from pipecd_controlplane.ops.operator import serving_operator
+from pipecd_controlplane.ops.operator import SIGN_IN_LINK, serving_operator
 from pipecd_controlplane.ops.retention import list_retention_jobs
+from pipecd_controlplane.ops.sign_in_link import answer_with_links
 from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
@@ -93,6 +96,7 @@ class _Core:
     call_audit: CallAudit
     audit_heads: AuditHeads
     metrics: Metrics
+    links: SignInLinks
     web_base_url: Callable[[], str]
 
 
@@ -111,7 +115,8 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
         services = _make_route_services(core)
         await core.audit_heads.log_moved()
         await opened.enter_async_context(running_jobs(_list_jobs(core), core.shared.job_leader))
-        await opened.enter_async_context(serving_operator(settings.data_dir, _now))
+        more = {SIGN_IN_LINK: answer_with_links(core.links, lambda: address, settings.tls)}
+        await opened.enter_async_context(serving_operator(settings.data_dir, _now, more))
         pages = public_app(services)
         with _refusing_address("--listen"):
             address = await opened.enter_async_context(_serve_public(settings, pages, served))
@@ -181,6 +186,7 @@ async def _open_core(
         call_audit=call_audit,
         audit_heads=AuditHeads(kept.audit),
         metrics=Metrics(),
+        links=SignInLinks(kept, shared),
         web_base_url=web_base_url,
     )
 
@@ -226,6 +232,7 @@ def _make_route_services(core: _Core) -> RouteServices:
         authenticator=core.authenticator,
         password=PasswordSignIn(core.stores, core.shared, audit=failures),
         sso=SsoSignIn(core.stores, core.access.sso, journeys, core.web_base_url, audit=failures),
+        links=core.links,
         cookies=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
         probes=Probes(core.stores, settings.data_dir),
         metrics=core.metrics,
@@ -240,6 +247,7 @@ def _make_route_services(core: _Core) -> RouteServices:
         max_hooks_bytes=settings.limits.max_stranger_bytes,
         now=_now,
         static_dir=settings.static_dir,
+        console_dir=settings.console_dir or find_console(),
         over_tls=settings.over_tls,
         metrics_enabled=settings.metrics,
     )

@@ -36,6 +36,9 @@ class ServerSettings:
     state_key: str = ""
     """Encrypts the cookie of a sign-in; empty is the encryption key."""
     static_dir: Path | None = None
+    """A page that somebody else has built; None is our own console."""
+    console_dir: Path | None = None
+    """Where our console is, once it is built; None is inside the installed package."""
     insecure_cookie: bool = False
     metrics: bool = True
     admin_host: str = "127.0.0.1"

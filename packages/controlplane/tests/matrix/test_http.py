@@ -7,6 +7,8 @@ import pytest
 from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_test_support.project_side import Caller
 from pipecd_test_support.rights_matrix import RightsMatrix
+from pipecd_wire.pipecd.api import logs_pb2
+from pipecd_wire.rpc.handlers import describe
 
 # What everybody gets, signed in or not.
 OPEN = {
@@ -30,6 +32,10 @@ OPEN = {
     ("GET", "/auth/terminal/start"): 405,
     ("GET", "/auth/terminal/poll"): 405,
     ("GET", "/auth/terminal/password"): 405,
+    # Sent by no page of ours: nobody is let in.
+    ("GET", "/auth/link"): 200,
+    ("GET", "/auth/link.js"): 200,
+    ("POST", "/auth/link"): 403,
     # Whoever they are: a hook is let in by its signature alone.
     ("POST", "/hooks/v1/{project}/{hook}"): 401,
     ("GET", "/hooks/v1/{project}/{hook}"): 405,
@@ -107,7 +113,30 @@ async def test_signing_out_ends_the_callers_own_session_and_no_other(
     assert left["ours"] == before["ours"] - own
 
 
+@pytest.mark.timeout(600)
+async def test_a_log_is_downloaded_by_those_who_may_read_it(
+    world: RightsMatrix, plane: ServedControlPlane
+) -> None:
+    read = describe(
+        logs_pb2.DESCRIPTOR.services_by_name["StageLogService"].methods_by_name["ReadStageLog"]
+    )
+    wrong = []
+    async with httpx2.AsyncClient(
+        base_url=f"http://{plane.address}", trust_env=False, timeout=30
+    ) as client:
+        query = {"deployment": await world.ours.log(), "stage": "s1"}
+        for side in (world.ours, world.theirs):
+            for caller in side.callers:
+                got = await client.get("/download/stage-log", params=query, headers=headers(caller))
+                allowed = caller.is_allowed(read)
+                expected = {200} if allowed and side is world.ours else {401, 403, 404}
+                if got.status_code not in expected:
+                    wrong.append(f"{caller.name} of {side.project_id}: {got.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
 async def test_no_route_is_left_out(plane: ServedControlPlane) -> None:
     """The site tells its own routes; one that is not looked at above fails here."""
-    looked_at = {path for _, path in OPEN} | {"/metrics", "/auth/logout"}
+    looked_at = {path for _, path in OPEN} | {"/metrics", "/auth/logout", "/download/stage-log"}
+    looked_at |= {"/{path:path}"}  # the console's: "/nothing" is one of them
     assert set(plane.running.paths) <= looked_at

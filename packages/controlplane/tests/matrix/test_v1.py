@@ -20,7 +20,15 @@ from pipecd_wire.model.application_live_state_pb2 import ResourceState
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.options import rights_pb2
-from pipecd_wire.pipecd.api import access_pb2, api_pb2, chains_pb2, repositories_pb2, windows_pb2
+from pipecd_wire.pipecd.api import (
+    access_pb2,
+    api_pb2,
+    chains_pb2,
+    logs_pb2,
+    overview_pb2,
+    repositories_pb2,
+    windows_pb2,
+)
 from pipecd_wire.pipecd.control import control_pb2
 from pipecd_wire.pipecd.details.details_pb2 import ResourceDetails
 from pipecd_wire.pipecd.push import push_pb2
@@ -50,6 +58,8 @@ COVERED = {
     "pipecd.api.v1.AccessService",
     "pipecd.api.v1.ApiKeyService",
     "pipecd.api.v1.RepositoryService",
+    "pipecd.api.v1.OverviewService",
+    "pipecd.api.v1.StageLogService",
     "pipecd.api.v1.WindowService",
     "pipecd.api.v1.ChainService",
 }
@@ -129,6 +139,32 @@ async def test_deployment_service(world: RightsMatrix) -> None:
     }
     await world.ours.take_lease()
     await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
+
+
+@pytest.mark.timeout(600)
+async def test_overview_service(world: RightsMatrix) -> None:
+    await world.ours.application()
+    await world.ours.deployment()
+    entries = {
+        "SearchApplications": plain(
+            overview_pb2.SearchApplicationsRequest(
+                activity=overview_pb2.SearchApplicationsRequest.ANY
+            )
+        ),
+        "GetOverview": plain(overview_pb2.GetOverviewRequest()),
+    }
+    await world.judge(overview_pb2.DESCRIPTOR.services_by_name["OverviewService"], entries)
+
+
+@pytest.mark.timeout(600)
+async def test_stage_log_service(world: RightsMatrix) -> None:
+    entries = {
+        "ReadStageLog": naming("log", logs_pb2.ReadStageLogRequest, "deployment_id", stage_id="s1"),
+        "SearchStageLog": naming(
+            "log", logs_pb2.SearchStageLogRequest, "deployment_id", stage_id="s1", text="x"
+        ),
+    }
+    await world.judge(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], entries)
 
 
 async def add_application(side: ProjectSide) -> Message:
@@ -218,6 +254,7 @@ async def test_access_service(world: RightsMatrix) -> None:
     entries = {
         "ListSessions": plain(access_pb2.ListSessionsRequest()),
         "RevokeSession": revoke,
+        "GetMyRights": plain(access_pb2.GetMyRightsRequest()),
     }
     await world.judge(ACCESS["AccessService"], entries)
 

@@ -25,6 +25,7 @@ from pipecd_wire.pipecd.api.api_pb2_grpc import (
     ProjectServiceStub,
 )
 from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceStub
+from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceStub
 from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceStub
 from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceStub
 from pipecd_wire.rpc import CallError, connect
@@ -43,6 +44,7 @@ if TYPE_CHECKING:  # these types exist for the checker alone
         ProjectServiceAsyncStub,
     )
     from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceAsyncStub
+    from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceAsyncStub
     from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceAsyncStub
     from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceAsyncStub
     from pipecd_wire.webservice.service_pb2_grpc import WebServiceAsyncStub
@@ -59,6 +61,7 @@ class Client:
     applications: "ApplicationServiceAsyncStub"
     chains: "ChainServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
+    stage_logs: "StageLogServiceAsyncStub"
     pipeds: "PipedServiceAsyncStub"
     projects: "ProjectServiceAsyncStub"
     repositories: "RepositoryServiceAsyncStub"
@@ -85,6 +88,7 @@ async def open_client(connection: ControlPlaneConnection) -> AsyncIterator[Clien
             applications=ApplicationServiceStub(opened),
             chains=ChainServiceStub(opened),
             deployments=DeploymentServiceStub(opened),
+            stage_logs=StageLogServiceStub(opened),
             pipeds=PipedServiceStub(opened),
             projects=ProjectServiceStub(opened),
             repositories=RepositoryServiceStub(opened),

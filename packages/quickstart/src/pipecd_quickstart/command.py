@@ -14,9 +14,11 @@ import click
 
 from pipecd_model.errors import StateError
 from pipecd_quickstart.check import check
+from pipecd_quickstart.console import build_console
 from pipecd_quickstart.disk import check_space, explaining_disk, watch_space
 from pipecd_quickstart.folder import QuickstartFolder
-from pipecd_quickstart.keys import help_keys
+from pipecd_quickstart.keys import LINK, watch_keys
+from pipecd_quickstart.links import describe_link, make_link
 from pipecd_quickstart.narrate import Narrator
 from pipecd_quickstart.printing import say
 from pipecd_quickstart.processes import RunningProgram
@@ -38,16 +40,35 @@ DEFAULT_FOLDER: Final = Path("pipecd-quickstart")
     help="Where everything is kept. Default: ./pipecd-quickstart; for --check a temporary folder.",
 )
 @click.option("--next", "show_next", is_flag=True, help="Show again what to try next, and end.")
+@click.option(
+    "--link", "show_link", is_flag=True, help="Print a link that signs a browser in, and end."
+)
+@click.option(
+    "--build-console",
+    "builder",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    hidden=True,
+    help="A Python program that builds the console, run once the first deployment is shown.",
+)
 @click.option("--clean", is_flag=True, help="Remove what a former quickstart left, and end.")
 @click.option("--check", "check_it", is_flag=True, help="Walk the journey by itself; exit 0 or 1.")
-def quickstart(*, data_dir: Path | None, show_next: bool, clean: bool, check_it: bool) -> None:
+def quickstart(
+    *,
+    data_dir: Path | None,
+    show_next: bool,
+    show_link: bool,
+    builder: Path | None,
+    clean: bool,
+    check_it: bool,
+) -> None:
     """Start control plane, piped and plugins here, and make a first deployment.
 
-    While it runs, h shows what to try next. Ctrl-C stops everything; running scripts are waited
-    for, and a second Ctrl-C ends them. A second start goes on with what is there.
+    While it runs, h shows what to try next, and l a link to the console that signs you in. Ctrl-C
+    stops everything; running scripts are waited for, and a second Ctrl-C ends them. A second start
+    goes on with what is there.
     """
-    if show_next + clean + check_it > 1:
-        raise click.UsageError("--next, --clean and --check exclude each other")
+    if show_next + show_link + clean + check_it > 1:
+        raise click.UsageError("--next, --link, --clean and --check exclude each other")
     if check_it and data_dir is None:
         with tempfile.TemporaryDirectory(prefix="pipecd-quickstart-") as temporary:
             good = _check(QuickstartFolder(Path(temporary) / "data"))
@@ -61,9 +82,12 @@ def quickstart(*, data_dir: Path | None, show_next: bool, clean: bool, check_it:
             click.echo(f"removed {folder.root}")
         elif show_next:
             click.echo(asyncio.run(_show_next(folder)))
+        elif show_link:
+            _require_running(folder)
+            click.echo(asyncio.run(make_link(folder)))
         else:
             with folder.locked():
-                asyncio.run(_run(folder))
+                asyncio.run(_run(folder, builder))
 
 
 def _check(folder: QuickstartFolder) -> bool:
@@ -81,12 +105,8 @@ def _check(folder: QuickstartFolder) -> bool:
 
 async def _show_next(folder: QuickstartFolder) -> str:
     """Returns what works now in the quickstart of a folder. Raises StateError if it is stopped."""
-    folder.require()
+    _require_running(folder)
     start = _command_line(folder)
-    if not folder.is_running():
-        raise StateError(
-            f"the quickstart in {str(folder.root)!r} is stopped", hint=f"start it with `{start}`"
-        )
     memory = folder.recall()
     async with connect_to(folder, f"127.0.0.1:{memory.port}") as channel:
         request = pb.ListDeploymentsRequest(limit=50)
@@ -96,7 +116,17 @@ async def _show_next(folder: QuickstartFolder) -> str:
     )
 
 
-async def _run(folder: QuickstartFolder) -> None:
+def _require_running(folder: QuickstartFolder) -> None:
+    """Raises StateError or NotFoundError when there is no running quickstart in the folder."""
+    folder.require()
+    if not folder.is_running():
+        raise StateError(
+            f"the quickstart in {str(folder.root)!r} is stopped",
+            hint=f"start it with `{_command_line(folder)}`",
+        )
+
+
+async def _run(folder: QuickstartFolder, builder: Path | None) -> None:
     check_space(folder.root)
     say("starting the control plane")
     async with open_session(folder) as running:
@@ -110,6 +140,7 @@ async def _run(folder: QuickstartFolder) -> None:
             background = [
                 tasks.create_task(narrator.run()),
                 tasks.create_task(_suggest(running, narrator)),
+                tasks.create_task(_build_console(running, narrator, builder)),
                 tasks.create_task(watch_space(folder.root)),
                 *(
                     tasks.create_task(_notice_death(program, stop))
@@ -139,15 +170,29 @@ def _request_stop(running: QuickstartSession, stop: asyncio.Event) -> None:
 async def _suggest(running: QuickstartSession, narrator: Narrator) -> None:
     """Prints what to try next: once nothing goes on by itself, and whenever a person asks."""
     folder = running.folder
-    asked = asyncio.Event()
-    async with help_keys(asked) as has_keys:
+    pressed: asyncio.Queue[str] = asyncio.Queue()
+    async with watch_keys(pressed) as has_keys:
+        command = _command_line(folder)
         again = "Press h to see this again. Ctrl-C stops everything."
-        again = again if has_keys else f"To see this again: {_command_line(folder)} --next"
+        again = again if has_keys else f"To see this again: {command} --next"
+        link_again = "press l." if has_keys else f"{command} --link"
         await narrator.wait_settled()
+        wanted = ""
         while True:
-            click.echo(_suggestions(folder, narrator.open_deployments, again=again))
-            asked.clear()
-            await asked.wait()
+            if wanted != LINK:
+                click.echo(_suggestions(folder, narrator.open_deployments, again=again))
+            if wanted in {"", LINK}:
+                click.echo(await describe_link(folder, again=link_again))
+            wanted = await pressed.get()
+
+
+async def _build_console(
+    running: QuickstartSession, narrator: Narrator, builder: Path | None
+) -> None:
+    """Builds the console once nothing goes on by itself; nothing waits for it."""
+    await narrator.wait_settled()
+    if builder is not None:
+        await build_console(builder, running.folder, f"http://{running.address}")
 
 
 def _suggestions(folder: QuickstartFolder, deployments: list[Deployment], *, again: str) -> str:

@@ -41,6 +41,7 @@ class QuickstartFolder:
         self.out = self.root / "out"
         self.server_log = self.root / "server.log"
         self.piped_log = self.root / "piped.log"
+        self.console_log = self.root / "console-build.log"
         self.pipectl = self.root / "pipectl"
         self.admin_key = self.control_plane / "admin.key"
 

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-HELP_KEYS: Final = frozenset({b"h", b"H", b"?"})
+HELP: Final = "h"
+LINK: Final = "l"
+KEYS: Final = {b"h": HELP, b"H": HELP, b"?": HELP, b"l": LINK, b"L": LINK}
 
 
 @asynccontextmanager
-async def help_keys(pressed: asyncio.Event) -> AsyncIterator[bool]:
-    """Sets the event whenever a help key is pressed while the block runs.
+async def watch_keys(pressed: asyncio.Queue[str]) -> AsyncIterator[bool]:
+    """Puts HELP or LINK into the queue whenever its key is pressed while the block runs.
 
     Yields whether there is a terminal to press it in. Keys count at once and are not shown; Ctrl-C
     and Ctrl-Z do what they always do.
@@ -34,8 +36,9 @@ async def help_keys(pressed: asyncio.Event) -> AsyncIterator[bool]:
             keys = os.read(descriptor, 1024)
         if not keys:
             loop.remove_reader(descriptor)
-        elif any(bytes([key]) in HELP_KEYS for key in keys):
-            pressed.set()
+        for wanted in dict.fromkeys(KEYS.get(bytes([key]), "") for key in keys):
+            if wanted:
+                pressed.put_nowait(wanted)
 
     tty.setcbreak(descriptor, termios.TCSANOW)
     loop.add_reader(descriptor, read)

@@ -230,7 +230,8 @@ Serve = Callable[[Path], AbstractAsyncContextManager[ServedControlPlane]]
 async def serving(folder: Path) -> AsyncIterator[ServedControlPlane]:
     """Serve a data folder in this process: `async with serving(path) as plane`."""
     async with AsyncExitStack() as opened:
-        running = await opened.enter_async_context(
-            control_plane(ServerSettings(data_dir=folder, grace_seconds=1, repeat_units=True))
+        settings = ServerSettings(
+            data_dir=folder, grace_seconds=1, repeat_units=True, console_dir=folder / "no-console"
         )
+        running = await opened.enter_async_context(control_plane(settings))
         yield await ServedControlPlane.of(running, opened)

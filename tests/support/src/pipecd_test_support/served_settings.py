@@ -17,7 +17,12 @@ PlaneWith = Callable[..., AbstractAsyncContextManager[ServedControlPlane]]
 @asynccontextmanager
 async def serving_with(folder: Path, **settings: Any) -> AsyncIterator[ServedControlPlane]:
     """Serves a folder while the block runs; `settings` are fields of `ServerSettings`."""
-    given = ServerSettings(**{"data_dir": folder, "grace_seconds": 1, **settings})
+    plain: dict[str, Any] = {
+        "data_dir": folder,
+        "grace_seconds": 1,
+        "console_dir": folder / "no-console",
+    }
+    given = ServerSettings(**(plain | settings))
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(control_plane(given))
         yield await ServedControlPlane.of(running, opened)

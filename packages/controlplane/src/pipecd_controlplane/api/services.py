@@ -15,10 +15,12 @@ from pipecd_controlplane.api.piped.events import AgentEventsApi
 from pipecd_controlplane.api.piped.live_state import AgentLiveStateApi
 from pipecd_controlplane.api.piped.pipeds import AgentPipedsApi
 from pipecd_controlplane.api.piped.stages import AgentStagesApi
-from pipecd_controlplane.api.v1.access import ApiKeysApi, SessionsApi
+from pipecd_controlplane.api.v1.access import ApiKeysApi, RightsApi, SessionsApi
 from pipecd_controlplane.api.v1.applications import V1ApplicationsApi
 from pipecd_controlplane.api.v1.chains import V1ChainsApi
 from pipecd_controlplane.api.v1.deployments import V1DeploymentsApi
+from pipecd_controlplane.api.v1.logs import V1LogsApi
+from pipecd_controlplane.api.v1.overview import OverviewApi
 from pipecd_controlplane.api.v1.pipeds import V1PipedsApi
 from pipecd_controlplane.api.v1.project import V1ProjectApi
 from pipecd_controlplane.api.v1.push import PushApi
@@ -34,11 +36,14 @@ from pipecd_controlplane.api.web.insights import WebInsightsApi
 from pipecd_controlplane.api.web.pipeds import WebPipedsApi
 from pipecd_controlplane.api.web.project import WebProjectApi
 from pipecd_controlplane.api.web.releases import WebReleasesApi
+from pipecd_controlplane.auth.rights import CallerRights
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.access import ProjectAccess
 from pipecd_controlplane.usecases.agent_watch import AgentWatch
+from pipecd_controlplane.usecases.application_index import ApplicationIndexes
 from pipecd_controlplane.usecases.asking import AgentQuestions
+from pipecd_controlplane.usecases.change_history import ChangeHistories
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
@@ -51,6 +56,8 @@ from pipecd_wire.pipecd.api import (
     access_pb2,
     api_pb2,
     chains_pb2,
+    logs_pb2,
+    overview_pb2,
     repositories_pb2,
     windows_pb2,
 )
@@ -129,9 +136,10 @@ def endpoints(
         stores=stores, presence=presence, questions=shared.questions, now=now
     )
     roll_backs = RollBacks(stores, questions)
+    rights, histories = CallerRights(stores), ChangeHistories(bus)
     served.add(
         v1["DeploymentService"],
-        V1DeploymentsApi(stores, bus, presence, roll_backs, now),
+        V1DeploymentsApi(stores, bus, presence, roll_backs, rights, now),
         unimplemented=unimplemented.DEPLOYMENT_SERVICE,
     )
     served.add(
@@ -140,10 +148,19 @@ def endpoints(
         unimplemented=unimplemented.APPLICATION_SERVICE,
     )
     served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
-    served.add(v1["ProjectService"], V1ProjectApi(bus, stores.audit))
+    served.add(v1["ProjectService"], V1ProjectApi(stores, bus, histories, rights))
+    served.add(
+        overview_pb2.DESCRIPTOR.services_by_name["OverviewService"],
+        OverviewApi(stores, ApplicationIndexes(stores, histories), presence, rights, now),
+    )
     served.add(SERVICE, telemetry)
+    served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(stores))
     v1 = access_pb2.DESCRIPTOR.services_by_name
-    served.add(v1["AccessService"], SessionsApi(stores, now))
+    served.add(
+        v1["AccessService"],
+        SessionsApi(stores, now),
+        RightsApi(rights, lambda: (each.method for each in served)),
+    )
     served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
     served.add(chains_pb2.DESCRIPTOR.services_by_name["ChainService"], V1ChainsApi(stores))
     served.add(

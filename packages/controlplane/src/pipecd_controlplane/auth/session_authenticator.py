@@ -40,7 +40,7 @@ class SessionAuthenticator:
             raise UnauthenticatedError("Unauthenticated", hint="sign in again")
         session, project = found
         held = roles.roles_of(project, session.groups, session.roles)
-        grant = _grant(method, held)
+        grant = find_method_grant(method, held)
         whole = roles.grant(held, Resource.PROJECT, Action.UPDATE)
         person = Person(
             project_id=project.id,
@@ -91,7 +91,8 @@ def _is_switched_off(project: project_pb2.Project, session: access_pb2.Session) 
     )
 
 
-def _grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | None:
+def find_method_grant(method: Method, held: list[project_pb2.ProjectRBACRole]) -> Grant | None:
+    """Returns the permission of these roles for an RPC; None when they do not allow it."""
     if method.rbac is None or not held:
         return None
     if method.rbac.ignored:

@@ -6,11 +6,13 @@ from typing import Final
 
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from pipecd_controlplane.http.built_console import BuiltConsole
+from pipecd_controlplane.http.content_policy import FOR_UPSTREAM
 from pipecd_model.errors import ConfigError
 
 FOR_EVER: Final = "public, max-age=31536000"
@@ -26,14 +28,14 @@ class Assets(StaticFiles):
         return response
 
 
-def console_routes(folder: Path | None) -> list[BaseRoute]:
-    """Returns routes that serve the page at every path that has no route of its own.
+def console_routes(folder: Path | None, own: BuiltConsole) -> list[BaseRoute]:
+    """Returns routes that serve a page at every path that has no route of its own.
 
-    Without a folder there is only a line of text at `/`. Raises ConfigError for a folder without
-    an index.html.
+    It is the one in the folder, or else our own. Raises ConfigError for a folder without an
+    index.html.
     """
     if folder is None:
-        return [Route("/", _no_console)]
+        return own.routes()
     index = folder / "index.html"
     if not index.is_file():
         raise ConfigError(
@@ -41,7 +43,10 @@ def console_routes(folder: Path | None) -> list[BaseRoute]:
         )
 
     async def page(_request: Request) -> Response:
-        return FileResponse(index, headers={"cache-control": "no-cache"})
+        return FileResponse(
+            index,
+            headers={"cache-control": "no-cache", "content-security-policy": FOR_UPSTREAM},
+        )
 
     async def icon(_request: Request) -> Response:
         path = folder / "favicon.ico"
@@ -52,7 +57,3 @@ def console_routes(folder: Path | None) -> list[BaseRoute]:
         assets = GZipMiddleware(Assets(directory=folder / "assets"))
         routes.append(Mount("/assets", assets))
     return [*routes, Route("/{path:path}", page, methods=["GET", "HEAD"])]
-
-
-async def _no_console(_request: Request) -> PlainTextResponse:
-    return PlainTextResponse("This is a PipeCD control plane. The console is not built yet.\n")

@@ -10,6 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from pipecd_controlplane.auth.calls import REQUEST_ID, request_id
+from pipecd_controlplane.http.content_policy import STRICT
 from pipecd_runtime.logs import logger
 
 log = logger(__name__)
@@ -22,13 +23,9 @@ HEADERS: Final = {
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
-    "content-security-policy": (
-        "default-src 'self'; img-src 'self' https: data:; style-src 'self' 'unsafe-inline'"
-        " https://fonts.googleapis.com; font-src 'self' https://fonts.gstatic.com;"
-        " frame-ancestors 'none'; base-uri 'self'; object-src 'none'"
-    ),
+    "content-security-policy": STRICT,
 }
-STRICT: Final = "max-age=31536000"
+OVER_TLS: Final = "max-age=31536000"
 
 
 class PageMiddleware:
@@ -60,7 +57,7 @@ class PageMiddleware:
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 if self._over_tls:
-                    headers.setdefault("strict-transport-security", STRICT)
+                    headers.setdefault("strict-transport-security", OVER_TLS)
                 headers[REQUEST_ID] = this_id
             await send(message)
 

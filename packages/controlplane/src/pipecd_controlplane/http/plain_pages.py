@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 
 from pipecd_controlplane.auth.addresses import network
 from pipecd_controlplane.auth.terminal_login import format_code
+from pipecd_controlplane.http.content_policy import allow_style
 from pipecd_controlplane.usecases.shared_state import LoginRequest
 from pipecd_wire.pipecd.api import access_pb2
 
@@ -26,6 +27,7 @@ button { font: inherit; padding: .4rem 1rem; margin: .6rem .6rem 0 0 }
 code { font-size: 1.3rem } dt { font-weight: bold } dd { margin: 0 0 .5rem }
 .warning { border-left: .3rem solid #c60; padding-left: .8rem }
 """
+_POLICY: Final = allow_style(_STYLE)
 
 
 def show_sign_in(error: str = "", project: str = "", status: int = 200) -> HTMLResponse:
@@ -100,12 +102,31 @@ def show_end(*, is_confirmed: bool) -> HTMLResponse:
     return _page("Done", f"<p>{text}</p>{_sign_out()}")
 
 
-def show_refusal(error: str, status: int) -> HTMLResponse:
+def show_refusal(error: str, status: int, again: str = TERMINAL_PATH) -> HTMLResponse:
     """Returns a page with a sentence, for a request that cannot be answered."""
+    onward = f'<p><a href="{escape(again)}">Begin again</a></p>' if again else ""
+    return _page("That did not work", f"{_warn(error)}{onward}", status=status)
+
+
+def show_link(path: str, script: str) -> HTMLResponse:
+    """Returns the page behind a one-time link: its script sends the form."""
     return _page(
-        "That did not work",
-        f'{_warn(error)}<p><a href="{TERMINAL_PATH}">Begin again</a></p>',
-        status=status,
+        "Signing in",
+        f"""<p id="told">One moment.</p>
+<noscript><p class="warning">A sign-in link needs JavaScript.</p></noscript>
+<form method="post" action="{escape(path)}"><input type="hidden" name="secret"></form>
+<script src="{escape(script)}"></script>""",
+    )
+
+
+def show_no_console() -> HTMLResponse:
+    """Returns the start page of a server whose console is not built."""
+    return _page(
+        "PipeCD control plane",
+        f"""<p>The console is not built yet. In a checkout, build it with <code>make console</code>;
+the quickstart builds it by itself. This page is the console as soon as it is there.</p>
+<p>Everything else works: <code>pipectl</code>, the API, and
+<a href="{TERMINAL_PATH}">signing in a terminal</a>.</p>""",
     )
 
 
@@ -142,5 +163,5 @@ def _page(title: str, body: str, *, head: str = "", status: int = 200) -> HTMLRe
 </body></html>
 """,
         status_code=status,
-        headers={"cache-control": "no-store"},
+        headers={"cache-control": "no-store", "content-security-policy": _POLICY},
     )

@@ -11,10 +11,13 @@ from starlette.routing import BaseRoute, Route
 
 from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
 from pipecd_controlplane.auth.password import PasswordSignIn
+from pipecd_controlplane.auth.sign_in_links import SignInLinks
 from pipecd_controlplane.auth.sso.sign_in import SsoSignIn
 from pipecd_controlplane.auth.terminal_login import TerminalLogin
+from pipecd_controlplane.http.built_console import BuiltConsole
 from pipecd_controlplane.http.console import console_routes
 from pipecd_controlplane.http.cookies import CookieWriter
+from pipecd_controlplane.http.downloads import DownloadRoutes
 from pipecd_controlplane.http.health import health_routes
 from pipecd_controlplane.http.hooks import HookRoutes
 from pipecd_controlplane.http.metrics import Metrics
@@ -22,6 +25,7 @@ from pipecd_controlplane.http.middleware import PageMiddleware
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.http.scrape import Scrape
 from pipecd_controlplane.http.sign_in import SignInRoutes
+from pipecd_controlplane.http.sign_in_link import SignInLinkRoutes
 from pipecd_controlplane.http.terminal_login import TerminalLoginRoutes
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -39,6 +43,7 @@ class RouteServices:
     authenticator: CallAuthenticator
     password: PasswordSignIn
     sso: SsoSignIn
+    links: SignInLinks
     cookies: CookieWriter
     probes: Probes
     metrics: Metrics
@@ -47,6 +52,7 @@ class RouteServices:
     max_hooks_bytes: int
     """Bytes of the bodies of all hooks that are held at the same time."""
     now: Now
+    console_dir: Path
     static_dir: Path | None = None
     over_tls: bool = False
     metrics_enabled: bool = True
@@ -83,14 +89,18 @@ def public_app(services: RouteServices) -> PageMiddleware:
         services.cookies,
         services.now,
     )
+    links = SignInLinkRoutes(services.stores, services.links, services.cookies, services.now)
+    downloads = DownloadRoutes(services.stores, services.authenticator, services.cookies.public_url)
     hooks = HookRoutes(services.hooks, services.metrics.count_hook, services.max_hooks_bytes)
     routes: list[BaseRoute] = [
         *sign_in.routes(),
         *terminal.routes(),
+        *links.routes(),
+        *downloads.routes(),
         *hooks.routes(),
         *health_routes(services.probes),
         Route("/metrics", metrics),
-        *console_routes(services.static_dir),
+        *console_routes(services.static_dir, BuiltConsole(services.console_dir)),
     ]
     return _add_middleware(services, routes)
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pipecd backup` and `pipecd restore`."""
+"""`pipecd backup`, `pipecd restore` and `pipecd sign-in-link`."""
 
 import time
 from pathlib import Path
 
 import click
 
-from pipecd_controlplane.ops.operator import ask_for_backup
+from pipecd_controlplane.ops.operator import ask_for_backup, ask_for_link
 from pipecd_controlplane.store.open import (
     SqliteFolder,
     backup_database,
@@ -57,3 +57,17 @@ def restore(*, archive: Path, data_dir: Path) -> None:
     made = restore_database(archive, SqliteFolder(folder=data_dir.absolute()))
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made.created_at))
     click.echo(f"restored {data_dir} as of {at}, schema {made.schema}")
+
+
+@click.command("sign-in-link")
+@click.option(
+    "--data-dir", type=FOLDER, required=True, help="The folder of the server, which runs."
+)
+@click.option("--project", default="", metavar="NAME", help="Needed where there are several.")
+def sign_in_link(*, data_dir: Path, project: str) -> None:
+    """Print a link that signs a browser on this machine in, once.
+
+    Whoever opens it is an admin of the project. It works for ten minutes, and until the server is
+    restarted. Show it to nobody.
+    """
+    click.echo(ask_for_link(data_dir, project))

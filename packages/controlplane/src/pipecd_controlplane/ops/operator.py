@@ -2,8 +2,8 @@
 """The operator's socket in the data folder; only the user who owns the folder can connect.
 
 One process owns the database, so that process makes a backup of all of it. A backup holds every
-project: no API key is enough for it, but the folder's user can read everything already. A request
-is one line of JSON, and so is the response.
+project: no API key is enough for it, but the folder's user can read everything already. The same
+user gets links that sign a browser in. A request is one line of JSON, and so is the response.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,15 +29,32 @@ SOCKET: Final = "operator.sock"
 LONGEST: Final = 16 * 1024
 """The most bytes of a line."""
 ASK_SECONDS: Final = 5.0
+SIGN_IN_LINK: Final = "sign_in_link"
+"""The request for a link; its value is the project, or empty."""
+
+
+AnswerOperator = Callable[[str], Awaitable[dict[str, Any]]]
+"""Answers one kind of request, given its value. Raises PipecdError."""
 
 
 @asynccontextmanager
-async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
-    """Serves the operator's socket while the block runs."""
+async def serving_operator(
+    folder: Path, now: Now, more: Mapping[str, AnswerOperator] | None = None
+) -> AsyncIterator[None]:
+    """Serves the operator's socket while the block runs; `more` are requests beside backups."""
+
+    async def make_backup(target: str) -> dict[str, Any]:
+        made = await asyncio.to_thread(
+            backup_database, SqliteFolder(folder=folder), Path(target), now=now()
+        )
+        log.info("operator.backup", file=str(target), size=made.size)
+        return asdict(made)
+
+    answers: dict[str, AnswerOperator] = {"backup": make_backup, **(more or {})}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            said = await _answer_request(reader, folder, now)
+            said = await _answer_request(reader, answers)
             writer.write(json.dumps(said).encode() + b"\n")
             await writer.drain()
         writer.close()
@@ -60,21 +77,26 @@ async def serving_operator(folder: Path, now: Now) -> AsyncIterator[None]:
                 path.unlink(missing_ok=True)
 
 
-async def _answer_request(reader: asyncio.StreamReader, folder: Path, now: Now) -> dict[str, Any]:
+async def _answer_request(
+    reader: asyncio.StreamReader, answers: Mapping[str, AnswerOperator]
+) -> dict[str, Any]:
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            asked = json.loads(await reader.readline())
-        target = Path(asked["backup"])
-    except (TimeoutError, ValueError, KeyError, TypeError, asyncio.LimitOverrunError):
+            ((kind, value),) = json.loads(await reader.readline()).items()
+        answer, text = answers[kind], os.fspath(value)
+    except (
+        TimeoutError,
+        AttributeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        asyncio.LimitOverrunError,
+    ):
         return {"error": "that is nothing to ask for", "hint": ""}
     try:
-        made = await asyncio.to_thread(
-            backup_database, SqliteFolder(folder=folder), target, now=now()
-        )
+        return await answer(text)
     except PipecdError as error:
         return {"error": str(error), "hint": error.hint}
-    log.info("operator.backup", file=str(target), size=made.size)
-    return asdict(made)
 
 
 def ask_for_backup(folder: Path, target: Path) -> Backup | None:
@@ -82,20 +104,36 @@ def ask_for_backup(folder: Path, target: Path) -> Backup | None:
 
     Raises StateError when the backup fails.
     """
+    said = _ask(folder, "backup", str(target))
+    return None if said is None else Backup(**said)
+
+
+def ask_for_link(folder: Path, project_id: str) -> str:
+    """Asks the server of the folder for a link that signs a browser in, once.
+
+    Raises StateError when no server runs there, or it refuses.
+    """
+    said = _ask(folder, SIGN_IN_LINK, project_id)
+    if said is None:
+        raise StateError(f"no server runs in the folder {str(folder)!r}", hint="start it first")
+    return str(said["url"])
+
+
+def _ask(folder: Path, kind: str, value: str) -> dict[str, Any] | None:
     with _short(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         try:
             asking.connect(f"{short}/{SOCKET}")
         except (FileNotFoundError, ConnectionRefusedError):
             return None
-        asking.sendall(json.dumps({"backup": str(target)}).encode() + b"\n")
+        asking.sendall(json.dumps({kind: value}).encode() + b"\n")
         with asking.makefile("rb") as answers:
             line = answers.readline(LONGEST)
     if not line:
-        raise StateError("the server stopped before the backup was written", hint="try again")
-    said = json.loads(line)
+        raise StateError("the server stopped before it answered", hint="try again")
+    said: dict[str, Any] = json.loads(line)
     if "error" in said:
         raise StateError(said["error"], hint=said["hint"])
-    return Backup(**said)
+    return said
 
 
 @contextlib.contextmanager

@@ -41,6 +41,11 @@ BUILT_IN: Final = (
         "pipecd_controlplane.serve.server_command:server",
         "Run the control plane until it is told to stop (SIGTERM, Ctrl-C).",
     ),
+    CommandEntry(
+        "sign-in-link",
+        "pipecd_controlplane.ops.commands:sign_in_link",
+        "Print a link that signs a browser on this machine in, once.",
+    ),
 )
 
 

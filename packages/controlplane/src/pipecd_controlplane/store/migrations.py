@@ -70,5 +70,10 @@ MIGRATIONS: Final = (
             for table in ("project", "session", "live_state", "analysis_result")
         ),
     ),
+    # Lines of stage logs have numbers.
+    Migration(
+        version=9,
+        columns=(*_numbers("stage_log", "lines"), *_numbers("stage_log_chunk", "first_line")),
+    ),
 )
 """In their order."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.dialects import postgresql
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 """Grows when the schema changes; a file of an older version is migrated when it is opened."""
 
 metadata: Final = MetaData()
@@ -269,6 +269,7 @@ stage_log: Final = Table(
     _number("last_index"),
     _number("completed"),
     _number("bytes"),
+    _number("lines"),
 )
 stage_log_chunk: Final = Table(
     "stage_log_chunk",
@@ -282,6 +283,15 @@ stage_log_chunk: Final = Table(
     _number("first_index"),
     # Does it hold an index that is not above all before it? The others are in order and disjoint.
     _number("late"),
+    # The number of its first line, in the order of arrival, from 1 on.
+    _number("first_line"),
+)
+Index(
+    "stage_log_chunk_by_line",
+    stage_log_chunk.c.deployment_id,
+    stage_log_chunk.c.stage_id,
+    stage_log_chunk.c.retried_count,
+    stage_log_chunk.c.first_line,
 )
 Index(
     "stage_log_chunk_by_index",

@@ -39,7 +39,8 @@ WHOLE_BYTES: Final = 8 * 1024 * 1024
 """How much several logs may have together where they are returned in one message."""
 
 
-def _here(table: FromClause) -> "ColumnElement[bool]":
+def match_log(table: FromClause) -> "ColumnElement[bool]":
+    """Returns the condition for the rows of one log, given `LogKey.parameters`."""
     return (
         (table.c.deployment_id == bindparam("this_deployment"))
         & (table.c.stage_id == bindparam("this_stage"))
@@ -50,13 +51,13 @@ def _here(table: FromClause) -> "ColumnElement[bool]":
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How much of one attempt of a stage is stored unless the configuration says otherwise."""
 
-HEAD: Final = select(HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed, HEADS.c.bytes).where(
-    _here(HEADS), HEADS.c.project_id == bindparam("this_project")
-)
+HEAD: Final = select(
+    HEADS.c.chunks, HEADS.c.last_index, HEADS.c.completed, HEADS.c.bytes, HEADS.c.lines
+).where(match_log(HEADS), HEADS.c.project_id == bindparam("this_project"))
 MOVE_HEAD: Final = (
     update(HEADS)
     .where(
-        _here(HEADS),
+        match_log(HEADS),
         HEADS.c.project_id == bindparam("this_project"),
         # As it was read: each append adds a chunk, or only a seal.
         HEADS.c.chunks == bindparam("this_chunks"),
@@ -67,6 +68,7 @@ MOVE_HEAD: Final = (
         last_index=bindparam("last_index"),
         completed=bindparam("completed"),
         bytes=bindparam("bytes"),
+        lines=bindparam("lines"),
     )
 )
 NEW_CHUNK: Final = insert(CHUNKS)
@@ -74,14 +76,16 @@ OTHERS: Final = CHUNKS.alias()
 IN_ORDER_CHUNKS: Final = (
     select(CHUNKS.c.last_index, CHUNKS.c.data)
     .where(
-        _here(CHUNKS),
+        match_log(CHUNKS),
         CHUNKS.c.late == 0,
         CHUNKS.c.last_index >= bindparam("from_index"),
         # They do not overlap: none after the first that reaches `to_index` can hold a wanted one.
         CHUNKS.c.last_index
         <= func.coalesce(
             select(func.min(OTHERS.c.last_index))
-            .where(_here(OTHERS), OTHERS.c.late == 0, OTHERS.c.last_index >= bindparam("to_index"))
+            .where(
+                match_log(OTHERS), OTHERS.c.late == 0, OTHERS.c.last_index >= bindparam("to_index")
+            )
             .scalar_subquery(),
             ABOVE_ALL,
         ),
@@ -92,7 +96,7 @@ IN_ORDER_CHUNKS: Final = (
 LATE_CHUNKS: Final = (
     select(CHUNKS.c.number, CHUNKS.c.data)
     .where(
-        _here(CHUNKS),
+        match_log(CHUNKS),
         CHUNKS.c.late == 1,
         CHUNKS.c.last_index >= bindparam("from_index"),
         CHUNKS.c.first_index <= bindparam("to_index"),
@@ -104,7 +108,7 @@ LATE_CHUNKS: Final = (
 NEXT_CHUNKS: Final = (
     select(CHUNKS.c.number, CHUNKS.c.data)
     .where(
-        _here(CHUNKS),
+        match_log(CHUNKS),
         CHUNKS.c.number > bindparam("after"),
         CHUNKS.c.last_index >= bindparam("from_index"),
     )
@@ -173,7 +177,7 @@ class StageLogs:
 
         async def work(transaction: Transaction) -> None:
             head = await transaction.one(HEAD, this_project=project_id, **key.parameters())
-            chunks, last_index, sealed, size = head or (0, BELOW_ALL, 0, 0)
+            chunks, last_index, sealed, size, lines = head or (0, BELOW_ALL, 0, 0, 0)
             new = await _find_new(transaction, key, offered, last_index)
             if sealed and new and not reopen:
                 raise StateError(f"the log of the stage {key.stage_id!r} is complete")
@@ -193,10 +197,12 @@ class StageLogs:
                     else last_index,
                     "completed": int(completed),
                     "bytes": size,
+                    "lines": lines + len(new),
                 },
             )
             if new:
-                await _add_chunk(transaction, key, chunks + 1, new, last_index)
+                place = _ChunkPlace(number=chunks + 1, first_line=lines + 1, last_index=last_index)
+                await _add_chunk(transaction, key, place, new)
             transaction.publish(
                 Change(kind=ChangeKind.STAGE_LOG, id=str(key), project_id=project_id)
             )
@@ -260,22 +266,29 @@ async def _move_head(
         raise StaleReadError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChunkPlace:
+    """Where a chunk belongs in its log."""
+
+    number: int
+    first_line: int
+    last_index: int
+    """The highest index of earlier blocks."""
+
+
 async def _add_chunk(
-    transaction: Transaction,
-    key: LogKey,
-    number: int,
-    blocks: list[logblock_pb2.LogBlock],
-    last_index: int,
+    transaction: Transaction, key: LogKey, place: _ChunkPlace, blocks: list[logblock_pb2.LogBlock]
 ) -> None:
-    """Writes new blocks as one chunk; `last_index` is the highest index of earlier blocks."""
+    """Writes new blocks as one chunk."""
     first_of_new = min(block.index for block in blocks)
     await transaction.run(
         NEW_CHUNK,
         **_key_columns(key),
-        number=number,
+        number=place.number,
         first_index=first_of_new,
         last_index=max(block.index for block in blocks),
-        late=int(first_of_new <= last_index),
+        late=int(first_of_new <= place.last_index),
+        first_line=place.first_line,
         data=apiservice.StageLog(blocks=blocks).SerializeToString(),
     )
 
@@ -286,7 +299,7 @@ async def _part_in(
     head = await view.one(HEAD, this_project=project_id, **key.parameters())
     if head is None:
         return EMPTY
-    last_chunk, _, completed, _ = head
+    last_chunk, _, completed, _, _ = head
     rows = await view.all(NEXT_CHUNKS, **key.parameters(), after=after, from_index=from_index)
     blocks: list[logblock_pb2.LogBlock] = []
     size, position = 0, after
@@ -295,7 +308,7 @@ async def _part_in(
             return LogPart(
                 blocks=blocks, position=position, at_end=False, completed=bool(completed)
             )
-        blocks += [block for block in _blocks(data) if block.index >= from_index]
+        blocks += [block for block in read_blocks(data) if block.index >= from_index]
         size, position = size + len(data), number
     at_end = not rows or position >= last_chunk
     return LogPart(blocks=blocks, position=position, at_end=at_end, completed=bool(completed))
@@ -373,7 +386,7 @@ async def _find_known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
         IN_ORDER_CHUNKS, **key.parameters(), from_index=start, to_index=high
     ):
         for _, data in rows:
-            found.update(block.index for block in _blocks(data) if block.index in wanted)
+            found.update(block.index for block in read_blocks(data) if block.index in wanted)
         start = rows[-1][0] + 1
         if start > high:
             break
@@ -382,12 +395,13 @@ async def _find_known(view: View, key: LogKey, wanted: set[int]) -> set[int]:
         LATE_CHUNKS, **key.parameters(), from_index=low, to_index=high, after=after
     ):
         for _, data in rows:
-            found.update(block.index for block in _blocks(data) if block.index in wanted)
+            found.update(block.index for block in read_blocks(data) if block.index in wanted)
         after = rows[-1][0]
     return found
 
 
-def _blocks(data: bytes) -> Iterable[logblock_pb2.LogBlock]:
+def read_blocks(data: bytes) -> Iterable[logblock_pb2.LogBlock]:
+    """Returns the blocks of a stored chunk."""
     return apiservice.StageLog.FromString(data).blocks
 
 

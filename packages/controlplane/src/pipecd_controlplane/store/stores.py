@@ -22,6 +22,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.events import Events
 from pipecd_controlplane.store.hooks import Hooks
 from pipecd_controlplane.store.leases import LeaseRecords
+from pipecd_controlplane.store.log_lines import LogLines
 from pipecd_controlplane.store.outcomes import Outcomes
 from pipecd_controlplane.store.piped_records import (
     PipedStats,
@@ -54,6 +55,7 @@ class Stores:
     commands: Commands
     push_commands: PushCommands
     stage_logs: StageLogs
+    log_lines: LogLines
     plugin_states: PluginStateRecords
     piped_stats: PipedStats
     unregistered: UnregisteredApplications
@@ -88,6 +90,7 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         commands=Commands(database, now),
         push_commands=PushCommands(database),
         stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
+        log_lines=LogLines(database),
         plugin_states=PluginStateRecords(database, now),
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),

@@ -50,7 +50,7 @@ def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:
 
     A plugin that outlives its agent seals the log of a stage that the next agent runs again.
     """
-    return any(stage.id == key.stage_id for stage in deployment.stages) and not _is_over(
+    return any(stage.id == key.stage_id for stage in deployment.stages) and not is_over(
         deployment, key
     )
 
@@ -101,7 +101,7 @@ async def follow(
         while True:
             # The stage first: a log that is not sealed after its stage was seen over is the end.
             deployment = await stores.deployments.get(project_id, key.deployment_id)
-            over = _is_over(deployment, key)
+            over = is_over(deployment, key)
             part = await stores.stage_logs.part(
                 project_id, key, after=position, from_index=from_index
             )
@@ -119,7 +119,7 @@ async def follow(
             waited = not news
 
 
-def _is_over(deployment: pb.Deployment, key: LogKey) -> bool:
+def is_over(deployment: pb.Deployment, key: LogKey) -> bool:
     """Returns whether this attempt of the stage is over, so that its log does not grow any more.
 
     Raises NotFoundError when there is no such stage.

@@ -18,9 +18,11 @@ from pipecd_controlplane.store.migrations import MIGRATIONS
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.sqlite.migrations import FILLS
+from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import StateError
 from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2, project_pb2
 
 OLDER = sorted(Path(__file__).parent.glob("schema_*.sql"))
@@ -120,6 +122,29 @@ async def test_what_a_file_of_version_6_holds_can_be_changed(tmp_path: Path) -> 
         kept = stores(database, lambda: 1)
         await kept.projects.update("ours", describe)
         assert (await kept.projects.get("ours")).desc == "changed"
+
+
+async def test_the_lines_of_a_file_of_version_8_have_numbers(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    with closing(make_older(tmp_path, FIRST.with_name("schema_8.sql"))) as older:
+        older.execute("INSERT INTO stage_log VALUES ('d', 's', 0, 'ours', 2, 12, 1, 30)")
+        for number, indexes in ((1, (10, 11)), (2, (12,))):
+            data = apiservice.StageLog(blocks=build.blocks(*indexes)).SerializeToString()
+            older.execute(
+                "INSERT INTO stage_log_chunk VALUES ('d', 's', 0, ?, ?, ?, ?, 0)",
+                (number, indexes[-1], data, indexes[0]),
+            )
+
+    async with open_sqlite(tmp_path, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1)
+        key = LogKey(deployment_id="d", stage_id="s")
+        found = await kept.log_lines.read_range("ours", key, first_line=2, count=5)
+        assert [block.index for block in found.blocks] == [11, 12]
+        assert found.state.total_lines == 3
+        await kept.stage_logs.append("ours", key, build.blocks(13), completed=True, reopen=True)
+        last = await kept.log_lines.read_range("ours", key, first_line=0, count=1)
+        assert (last.first_line, last.blocks[0].index) == (4, 13)
 
 
 async def found_by(kept: Stores, wanted: ApplicationFilter) -> int:

@@ -10,6 +10,7 @@ from pipecd_model.errors import NotFoundError, PipecdError, StateError
 from pipecd_model.gitnames import check_commit
 from pipecd_model.stage import format_stage_number
 from pipecd_pipectl.client import Client, idempotency_key, use_client
+from pipecd_pipectl.commands.loglines import LineRange, LineRangeType, print_found_lines
 from pipecd_pipectl.commands.stagelogs import LogSelection, follow_logs, order_logs, print_logs
 from pipecd_pipectl.commands.waiting import (
     status_numbers,
@@ -171,6 +172,16 @@ async def get(client: Client, *, name: str, deployment_id: str, latest: bool, ou
 @click.option("--tail", type=click.IntRange(min=0), default=None, help="Only the last N lines.")
 @click.option("--since", type=DURATION, default=None, help="Only the last 10m, 2h, …")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the deployment is completed.")
+@click.option(
+    "--grep", metavar="REGEX", default="", help="Only lines in which this is found, in any case."
+)
+@click.option(
+    "--lines",
+    type=LineRangeType(),
+    default=None,
+    metavar="FROM-TO",
+    help="Only these lines of each stage, by their numbers: 100-200, 100- or 100.",
+)
 @logs_option
 @use_client
 async def logs(
@@ -184,20 +195,30 @@ async def logs(
     tail: int | None,
     since: timedelta | None,
     follow: bool,
+    grep: str,
+    lines: LineRange | None,
     output: str,
 ) -> None:
     """Print the logs of a deployment's stages.
 
     They are text, each line with its time and its stage, also in a pipe; JSON needs -o json. Of an
-    application the latest deployment that has begun is shown.
+    application the latest deployment that has begun is shown. With --grep and --lines each line has
+    its number, and a log of any length is read in parts.
     """
     if stage and stage_id:
         raise click.UsageError("--stage and --stage-id exclude each other")
     as_data = output in {"json", "yaml"}
+    if (grep or lines) and (follow or as_data or tail is not None or since is not None):
+        raise click.UsageError("--grep and --lines go with --stage alone")
     if follow and as_data:
         raise click.UsageError("--follow prints text, as the log is written")
     found = await read_deployment(client, name, deployment_id, latest=latest, choose=choose_started)
     selection = LogSelection(stage=stage or stage_id, tail=tail, since=since)
+    if grep or lines:
+        await print_found_lines(
+            client, found, selection, pattern=grep, lines=lines or LineRange(first=1, last=None)
+        )
+        return
     request = pb.ListStageLogsRequest(deployment_id=found.id)
     answer = await call(client.api.ListStageLogs, request)
     if as_data:

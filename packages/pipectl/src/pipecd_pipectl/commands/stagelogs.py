@@ -117,7 +117,7 @@ def print_logs(
         line
         for stage in order_stages(deployment)
         if stage.id in logs.stage_logs and selection.has_stage(stage)
-        for line in _split(stage, selection.take_blocks(logs.stage_logs[stage.id].blocks))
+        for line in split_blocks(stage, selection.take_blocks(logs.stage_logs[stage.id].blocks))
     ]
     if selection.tail is not None:
         lines = lines[max(0, len(lines) - selection.tail) :]
@@ -130,23 +130,25 @@ def print_logs(
 def print_blocks(
     stage: deployment_pb2.PipelineStage, blocks: Iterable[logblock_pb2.LogBlock]
 ) -> None:
-    for line in _split(stage, blocks):
+    for line in split_blocks(stage, blocks):
         print_line(line)
 
 
-def print_line(line: StageLogLine) -> None:
-    """Prints a line behind its time and its stage.
+def print_line(line: StageLogLine, *, before: str = "") -> None:
+    """Prints a line behind its time and its stage, and behind what comes before those.
 
     Two stages of a pipeline may have the same name, so the number stands before it. A terminal
     gets the time of day, a file the whole time.
     """
     moment = format_clock if sys.stdout.isatty() else format_timestamp
     number = format_stage_number(line.stage)
-    label = click.style(f"{moment(line.created_at)} {number} {line.stage.name} | ", dim=True)
+    label = click.style(
+        f"{before}{moment(line.created_at)} {number} {line.stage.name} | ", dim=True
+    )
     echo(label + click.style(line.text, fg=COLOURS.get(line.severity)))
 
 
-def _split(
+def split_blocks(
     stage: deployment_pb2.PipelineStage, blocks: Iterable[logblock_pb2.LogBlock]
 ) -> Iterator[StageLogLine]:
     for block in blocks:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to a project: sessions that can be ended, and API keys that expire."""
+"""Access to a project: rights of a caller, sessions that can be ended, API keys that expire."""
+
+from collections.abc import Callable, Iterable
 
 from pipecd_controlplane.auth.caller import Person, User
+from pipecd_controlplane.auth.rights import CallerRights, find_call_grant
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import api_keys, sessions
+from pipecd_controlplane.usecases.roles import Grant
 from pipecd_controlplane.usecases.shared_state import KeyUses
 from pipecd_wire.pipecd.api import access_pb2 as pb
-from pipecd_wire.rpc import rpc
+from pipecd_wire.rpc import Method, rpc
 
 
 class SessionsApi:
@@ -43,6 +47,41 @@ def _get_owner_limit(caller: User) -> sessions.Owner | None:
     if isinstance(caller, Person) and not caller.may_change_project:
         return caller.name, caller.via
     return None
+
+
+class RightsApi:
+    """What the caller may do."""
+
+    def __init__(self, rights: CallerRights, list_methods: Callable[[], Iterable[Method]]) -> None:
+        self._rights = rights
+        self._list_methods = list_methods
+
+    @rpc("GetMyRights")
+    async def get_my_rights(
+        self, caller: User, request: pb.GetMyRightsRequest
+    ) -> pb.GetMyRightsResponse:
+        response = pb.GetMyRightsResponse(
+            name=caller.name, project_id=caller.project_id, expires_at=caller.expires_at
+        )
+        held = []
+        if isinstance(caller, Person):
+            held = await self._rights.read_roles(caller)
+            response.session_id = caller.session_id
+            response.via = pb.Session.Via.ValueType(caller.via)
+            response.avatar_url = caller.avatar_url
+            response.roles.extend(role.name for role in held)
+        for method in self._list_methods():
+            grant = find_call_grant(method, caller, held)
+            if grant is not None:
+                response.calls.append(_describe_call(method, grant))
+        return response
+
+
+def _describe_call(method: Method, grant: Grant) -> pb.AllowedCall:
+    return pb.AllowedCall(
+        method=method.path.removeprefix("/"),
+        label_sets=[pb.AllowedCall.LabelSet(labels=labels) for labels in grant.label_sets],
+    )
 
 
 class ApiKeysApi:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from pipecd_controlplane.auth.caller import User
+from pipecd_controlplane.auth.rights import Action, CallerRights, Resource
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
@@ -17,6 +18,8 @@ from pipecd_controlplane.usecases import (
     stage_logs,
     waits,
 )
+from pipecd_controlplane.usecases.deployment_briefs import describe_wait
+from pipecd_controlplane.usecases.overview import can_answer
 from pipecd_controlplane.usecases.rollbacks import RollBacks
 from pipecd_controlplane.usecases.shared_state import ChangeBus, Presence
 from pipecd_wire.pipecd.api import api_pb2 as pb
@@ -32,6 +35,7 @@ class V1DeploymentsApi:
         bus: ChangeBus,
         presence: Presence,
         roll_backs: RollBacks,
+        rights: CallerRights,
         now: Now,
         *,
         seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
@@ -40,6 +44,7 @@ class V1DeploymentsApi:
         self._bus = bus
         self._presence = presence
         self._roll_backs = roll_backs
+        self._rights = rights
         self._now = now
         self._seal_wait_seconds = seal_wait_seconds
 
@@ -112,7 +117,18 @@ class V1DeploymentsApi:
         found = await waits.explain(
             self._stores, self._presence, caller, request.deployment_id, self._now
         )
+        for wait in found:
+            if wait.kind in {pb.Wait.APPROVAL, pb.Wait.DECISION}:
+                wait.is_for_caller = await self._can_answer(caller, wait.deployment_id)
         return pb.ExplainWaitResponse(waits_for=found)
+
+    async def _can_answer(self, caller: User, deployment_id: str) -> bool:
+        deployment = await self._stores.deployments.find(caller.project_id, deployment_id)
+        wait = describe_wait(deployment) if deployment is not None else None
+        if deployment is None or wait is None:
+            return False
+        grant = await self._rights.find_grant(caller, Resource.DEPLOYMENT, Action.UPDATE)
+        return can_answer(wait, deployment, caller.name, grant)
 
     @rpc("ListQueue")
     async def list_queue(self, caller: User, request: pb.ListQueueRequest) -> pb.ListQueueResponse:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watch everything that changes in a project, and read who did what."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from pipecd_controlplane.auth.caller import User
-from pipecd_controlplane.store.audit import Audit, AuditFilter
-from pipecd_controlplane.store.changes import ChangeKind, project_topic
+from pipecd_controlplane.auth.rights import Action, CallerRights, Resource
+from pipecd_controlplane.store.audit import AuditFilter
+from pipecd_controlplane.store.changes import Change, ChangeKind, project_topic
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.change_history import ChangeHistories
+from pipecd_controlplane.usecases.followed_logs import FollowedLogs
+from pipecd_controlplane.usecases.roles import Grant
 from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import rpc
@@ -27,15 +32,21 @@ KINDS: Final = {
     ChangeKind.RECORD: pb.Change.RECORD,
     ChangeKind.RULES: pb.Change.RULES,
     ChangeKind.QUEUE: pb.Change.QUEUE,
+    ChangeKind.PROJECT: pb.Change.PROJECT,
 }
 
 
 class V1ProjectApi:
     """The stream of changes, and the audit."""
 
-    def __init__(self, bus: ChangeBus, audit: Audit) -> None:
+    def __init__(
+        self, stores: Stores, bus: ChangeBus, histories: ChangeHistories, rights: CallerRights
+    ) -> None:
+        self._stores = stores
         self._bus = bus
-        self._audit = audit
+        self._rights = rights
+        self._audit = stores.audit
+        self._histories = histories
 
     @rpc("ListAudit")
     async def list_audit(self, caller: User, request: pb.ListAuditRequest) -> pb.ListAuditResponse:
@@ -56,15 +67,45 @@ class V1ProjectApi:
     async def watch_changes(
         self, caller: User, request: pb.WatchChangesRequest
     ) -> AsyncIterator[pb.WatchChangesResponse]:
+        async def find_grant() -> Grant | None:
+            return await self._rights.find_grant(caller, Resource.DEPLOYMENT, Action.GET)
+
+        history = self._histories.find(caller.project_id)
+        logs = FollowedLogs(self._stores, caller.project_id, request.logs, find_grant)
         with self._bus.listen(project_topic(caller.project_id)) as listener:
-            # An empty response first: the client reads after it, and misses no later change.
-            yield pb.WatchChangesResponse()
+            known = history.parse_cursor(request.cursor) if request.cursor else history.position
+            position = history.position if known is None else known
+            read_again = known is None
+            must_answer = True  # the client reads after the first one, and misses no later change
             while True:
-                heard = await listener.wait_changes()
-                changes = [
-                    pb.Change(kind=KINDS[change.kind], id=change.id)
-                    for change in heard
-                    if change.kind in KINDS
-                ]
-                if changes:
-                    yield pb.WatchChangesResponse(changes=changes)
+                missed = history.read_since(position)
+                position, read_again = missed.position, read_again or not missed.is_whole
+                response = pb.WatchChangesResponse(
+                    changes=_describe_changes(missed.changes, request.kinds),
+                    cursor=history.format_cursor(position),
+                    read_again=read_again,
+                    new_lines=await logs.read_new(),
+                )
+                if must_answer or read_again or response.changes or response.new_lines:
+                    yield response
+                read_again = must_answer = False
+                if logs.has_more():
+                    continue
+                waits = [request.keep_alive_seconds or None, logs.find_seconds_left()]
+                seconds = min((each for each in waits if each is not None), default=None)
+                heard = await listener.wait_changes(seconds=seconds)
+                logs.notice(heard)
+                must_answer = not heard and 0 < request.keep_alive_seconds == seconds
+
+
+def _describe_changes(
+    changes: Iterable[Change], wanted: Iterable[pb.Change.Kind.ValueType]
+) -> list[pb.Change]:
+    """Returns the changes of the wanted kinds, each thing once; of all kinds if none is named."""
+    kinds = set(wanted)
+    found = {
+        (KINDS[change.kind], change.id): None
+        for change in changes
+        if change.kind in KINDS and (not kinds or KINDS[change.kind] in kinds)
+    }
+    return [pb.Change(kind=kind, id=thing_id) for kind, thing_id in found]

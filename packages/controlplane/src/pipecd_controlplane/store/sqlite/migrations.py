@@ -14,6 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.migrations import MIGRATIONS, Migration
+from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 
@@ -131,5 +132,26 @@ def _label(
     )
 
 
-FILLS: Final[dict[int, Fill]] = {3: _rows_to_3}
+def _rows_to_9(connection: sqlite3.Connection) -> None:
+    """Numbers the lines of the stage logs that are there; one chunk at a time is in memory."""
+    keys = "deployment_id = ? AND stage_id = ? AND retried_count = ?"
+    logs = connection.execute("SELECT deployment_id, stage_id, retried_count FROM stage_log")
+    for log in logs.fetchall():
+        numbers = connection.execute(
+            f"SELECT number FROM stage_log_chunk WHERE {keys} ORDER BY number",  # noqa: S608 - ours
+            log,
+        )
+        lines = 0
+        for (number,) in numbers.fetchall():
+            chunk = f"stage_log_chunk WHERE {keys} AND number = ?"
+            [data] = connection.execute(f"SELECT data FROM {chunk}", (*log, number)).fetchone()  # noqa: S608 - ours
+            connection.execute(
+                f"UPDATE stage_log_chunk SET first_line = ? WHERE {keys} AND number = ?",  # noqa: S608 - ours
+                (lines + 1, *log, number),
+            )
+            lines += len(apiservice.StageLog.FromString(data).blocks)
+        connection.execute(f"UPDATE stage_log SET lines = ? WHERE {keys}", (lines, *log))  # noqa: S608 - ours
+
+
+FILLS: Final[dict[int, Fill]] = {3: _rows_to_3, 9: _rows_to_9}
 """By the version they lead to: what is done to the rows once all tables are there."""

@@ -28,7 +28,7 @@ from pipecd_wire.options import rights_pb2 as pipecd__wire_dot_options_dot_right
 from pipecd_wire.options import rules_pb2 as pipecd__wire_dot_options_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#pipecd_wire/pipecd/api/access.proto\x12\rpipecd.api.v1\x1a\x1epipecd_wire/model/apikey.proto\x1a\x1cpipecd_wire/model/rbac.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"\xc6\x02\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nproject_id\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x12\n\navatar_url\x18\x04 \x01(\t\x12\'\n\x03via\x18\x05 \x01(\x0e\x32\x1a.pipecd.api.v1.Session.Via\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\r\n\x05roles\x18\x07 \x03(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x08 \x01(\t\x12\x12\n\nuser_agent\x18\t \x01(\t\x12\x12\n\ncreated_at\x18\n \x01(\x03\x12\x12\n\nexpires_at\x18\x0b \x01(\x03\x12\x1d\n\x15outlives_static_admin\x18\x0c \x01(\x08\"B\n\x03Via\x12\x13\n\x0fVIA_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATIC_ADMIN\x10\x01\x12\n\n\x06GITHUB\x10\x02\x12\x08\n\x04OIDC\x10\x03\"\x15\n\x13ListSessionsRequest\"T\n\x14ListSessionsResponse\x12(\n\x08sessions\x18\x01 \x03(\x0b\x32\x16.pipecd.api.v1.Session\x12\x12\n\ncurrent_id\x18\x02 \x01(\t\"4\n\x14RevokeSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\x17\n\x15RevokeSessionResponse\"y\n\x15GenerateApiKeyRequest\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12*\n\x04role\x18\x02 \x01(\x0e\x32\x12.model.APIKey.RoleB\x08\xea\xed\x1c\x04\x1a\x02\x08\x01\x12\x1c\n\nexpires_at\x18\x03 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x10\x00\"%\n\x16GenerateApiKeyResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x14\n\x12ListApiKeysRequest\"\x84\x01\n\x13ListApiKeysResponse\x12\x35\n\x04keys\x18\x01 \x03(\x0b\x32\'.pipecd.api.v1.ListApiKeysResponse.Item\x1a\x36\n\x04Item\x12\x1a\n\x03key\x18\x01 \x01(\x0b\x32\r.model.APIKey\x12\x12\n\nexpires_at\x18\x02 \x01(\x03\x32\xe8\x01\n\rAccessService\x12g\n\x0cListSessions\x12\".pipecd.api.v1.ListSessionsRequest\x1a#.pipecd.api.v1.ListSessionsResponse\"\x0e\x9a\xed\x1c\x02\x18\x01\xf8\xed\x1c\x02\x98\xee\x1c\x02\x12\x66\n\rRevokeSession\x12#.pipecd.api.v1.RevokeSessionRequest\x1a$.pipecd.api.v1.RevokeSessionResponse\"\n\x9a\xed\x1c\x02\x18\x01\xf8\xed\x1c\x02\x1a\x06\xf2\xed\x1c\x02\x02\x03\x32\xdf\x01\n\rApiKeyService\x12g\n\x0eGenerateApiKey\x12$.pipecd.api.v1.GenerateApiKeyRequest\x1a%.pipecd.api.v1.GenerateApiKeyResponse\"\x08\x9a\xed\x1c\x04\x08\x07\x10\x03\x12^\n\x0bListApiKeys\x12!.pipecd.api.v1.ListApiKeysRequest\x1a\".pipecd.api.v1.ListApiKeysResponse\"\x08\x9a\xed\x1c\x04\x08\x07\x10\x02\x1a\x05\xf2\xed\x1c\x01\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#pipecd_wire/pipecd/api/access.proto\x12\rpipecd.api.v1\x1a\x1epipecd_wire/model/apikey.proto\x1a\x1cpipecd_wire/model/rbac.proto\x1a pipecd_wire/options/rights.proto\x1a\x1fpipecd_wire/options/rules.proto\"\xd0\x02\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nproject_id\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x12\n\navatar_url\x18\x04 \x01(\t\x12\'\n\x03via\x18\x05 \x01(\x0e\x32\x1a.pipecd.api.v1.Session.Via\x12\x0e\n\x06groups\x18\x06 \x03(\t\x12\r\n\x05roles\x18\x07 \x03(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x08 \x01(\t\x12\x12\n\nuser_agent\x18\t \x01(\t\x12\x12\n\ncreated_at\x18\n \x01(\x03\x12\x12\n\nexpires_at\x18\x0b \x01(\x03\x12\x1d\n\x15outlives_static_admin\x18\x0c \x01(\x08\"L\n\x03Via\x12\x13\n\x0fVIA_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATIC_ADMIN\x10\x01\x12\n\n\x06GITHUB\x10\x02\x12\x08\n\x04OIDC\x10\x03\x12\x08\n\x04LINK\x10\x04\"\x15\n\x13ListSessionsRequest\"T\n\x14ListSessionsResponse\x12(\n\x08sessions\x18\x01 \x03(\x0b\x32\x16.pipecd.api.v1.Session\x12\x12\n\ncurrent_id\x18\x02 \x01(\t\"4\n\x14RevokeSessionRequest\x12\x1c\n\nsession_id\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\"\x17\n\x15RevokeSessionResponse\"\x14\n\x12GetMyRightsRequest\"\xd6\x01\n\x13GetMyRightsResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nproject_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\'\n\x03via\x18\x04 \x01(\x0e\x32\x1a.pipecd.api.v1.Session.Via\x12\x12\n\navatar_url\x18\x05 \x01(\t\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\r\n\x05roles\x18\x07 \x03(\t\x12)\n\x05\x63\x61lls\x18\x08 \x03(\x0b\x32\x1a.pipecd.api.v1.AllowedCall\"\xd2\x01\n\x0b\x41llowedCall\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x37\n\nlabel_sets\x18\x02 \x03(\x0b\x32#.pipecd.api.v1.AllowedCall.LabelSet\x1az\n\x08LabelSet\x12?\n\x06labels\x18\x01 \x03(\x0b\x32/.pipecd.api.v1.AllowedCall.LabelSet.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"y\n\x15GenerateApiKeyRequest\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xea\xed\x1c\x04\x12\x02\x08\x01\x12*\n\x04role\x18\x02 \x01(\x0e\x32\x12.model.APIKey.RoleB\x08\xea\xed\x1c\x04\x1a\x02\x08\x01\x12\x1c\n\nexpires_at\x18\x03 \x01(\x03\x42\x08\xea\xed\x1c\x04*\x02\x10\x00\"%\n\x16GenerateApiKeyResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x14\n\x12ListApiKeysRequest\"\x84\x01\n\x13ListApiKeysResponse\x12\x35\n\x04keys\x18\x01 \x03(\x0b\x32\'.pipecd.api.v1.ListApiKeysResponse.Item\x1a\x36\n\x04Item\x12\x1a\n\x03key\x18\x01 \x01(\x0b\x32\r.model.APIKey\x12\x12\n\nexpires_at\x18\x02 \x01(\x03\x32\xca\x02\n\rAccessService\x12g\n\x0cListSessions\x12\".pipecd.api.v1.ListSessionsRequest\x1a#.pipecd.api.v1.ListSessionsResponse\"\x0e\x9a\xed\x1c\x02\x18\x01\xf8\xed\x1c\x02\x98\xee\x1c\x02\x12\x66\n\rRevokeSession\x12#.pipecd.api.v1.RevokeSessionRequest\x1a$.pipecd.api.v1.RevokeSessionResponse\"\n\x9a\xed\x1c\x02\x18\x01\xf8\xed\x1c\x02\x12`\n\x0bGetMyRights\x12!.pipecd.api.v1.GetMyRightsRequest\x1a\".pipecd.api.v1.GetMyRightsResponse\"\n\x9a\xed\x1c\x02\x18\x01\xf8\xed\x1c\x01\x1a\x06\xf2\xed\x1c\x02\x02\x03\x32\xdf\x01\n\rApiKeyService\x12g\n\x0eGenerateApiKey\x12$.pipecd.api.v1.GenerateApiKeyRequest\x1a%.pipecd.api.v1.GenerateApiKeyResponse\"\x08\x9a\xed\x1c\x04\x08\x07\x10\x03\x12^\n\x0bListApiKeys\x12!.pipecd.api.v1.ListApiKeysRequest\x1a\".pipecd.api.v1.ListApiKeysResponse\"\x08\x9a\xed\x1c\x04\x08\x07\x10\x02\x1a\x05\xf2\xed\x1c\x01\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,6 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REVOKESESSIONREQUEST'].fields_by_name['session_id']._loaded_options = None
   _globals['_REVOKESESSIONREQUEST'].fields_by_name['session_id']._serialized_options = b'\352\355\034\004\022\002\010\001'
+  _globals['_ALLOWEDCALL_LABELSET_LABELSENTRY']._loaded_options = None
+  _globals['_ALLOWEDCALL_LABELSET_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_GENERATEAPIKEYREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_GENERATEAPIKEYREQUEST'].fields_by_name['name']._serialized_options = b'\352\355\034\004\022\002\010\001'
   _globals['_GENERATEAPIKEYREQUEST'].fields_by_name['role']._loaded_options = None
@@ -49,6 +51,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACCESSSERVICE'].methods_by_name['ListSessions']._serialized_options = b'\232\355\034\002\030\001\370\355\034\002\230\356\034\002'
   _globals['_ACCESSSERVICE'].methods_by_name['RevokeSession']._loaded_options = None
   _globals['_ACCESSSERVICE'].methods_by_name['RevokeSession']._serialized_options = b'\232\355\034\002\030\001\370\355\034\002'
+  _globals['_ACCESSSERVICE'].methods_by_name['GetMyRights']._loaded_options = None
+  _globals['_ACCESSSERVICE'].methods_by_name['GetMyRights']._serialized_options = b'\232\355\034\002\030\001\370\355\034\001'
   _globals['_APIKEYSERVICE']._loaded_options = None
   _globals['_APIKEYSERVICE']._serialized_options = b'\362\355\034\001\003'
   _globals['_APIKEYSERVICE'].methods_by_name['GenerateApiKey']._loaded_options = None
@@ -56,29 +60,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APIKEYSERVICE'].methods_by_name['ListApiKeys']._loaded_options = None
   _globals['_APIKEYSERVICE'].methods_by_name['ListApiKeys']._serialized_options = b'\232\355\034\004\010\007\020\002'
   _globals['_SESSION']._serialized_start=184
-  _globals['_SESSION']._serialized_end=510
+  _globals['_SESSION']._serialized_end=520
   _globals['_SESSION_VIA']._serialized_start=444
-  _globals['_SESSION_VIA']._serialized_end=510
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=512
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=533
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=535
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=619
-  _globals['_REVOKESESSIONREQUEST']._serialized_start=621
-  _globals['_REVOKESESSIONREQUEST']._serialized_end=673
-  _globals['_REVOKESESSIONRESPONSE']._serialized_start=675
-  _globals['_REVOKESESSIONRESPONSE']._serialized_end=698
-  _globals['_GENERATEAPIKEYREQUEST']._serialized_start=700
-  _globals['_GENERATEAPIKEYREQUEST']._serialized_end=821
-  _globals['_GENERATEAPIKEYRESPONSE']._serialized_start=823
-  _globals['_GENERATEAPIKEYRESPONSE']._serialized_end=860
-  _globals['_LISTAPIKEYSREQUEST']._serialized_start=862
-  _globals['_LISTAPIKEYSREQUEST']._serialized_end=882
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=885
-  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=1017
-  _globals['_LISTAPIKEYSRESPONSE_ITEM']._serialized_start=963
-  _globals['_LISTAPIKEYSRESPONSE_ITEM']._serialized_end=1017
-  _globals['_ACCESSSERVICE']._serialized_start=1020
-  _globals['_ACCESSSERVICE']._serialized_end=1252
-  _globals['_APIKEYSERVICE']._serialized_start=1255
-  _globals['_APIKEYSERVICE']._serialized_end=1478
+  _globals['_SESSION_VIA']._serialized_end=520
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=522
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=543
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=545
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=629
+  _globals['_REVOKESESSIONREQUEST']._serialized_start=631
+  _globals['_REVOKESESSIONREQUEST']._serialized_end=683
+  _globals['_REVOKESESSIONRESPONSE']._serialized_start=685
+  _globals['_REVOKESESSIONRESPONSE']._serialized_end=708
+  _globals['_GETMYRIGHTSREQUEST']._serialized_start=710
+  _globals['_GETMYRIGHTSREQUEST']._serialized_end=730
+  _globals['_GETMYRIGHTSRESPONSE']._serialized_start=733
+  _globals['_GETMYRIGHTSRESPONSE']._serialized_end=947
+  _globals['_ALLOWEDCALL']._serialized_start=950
+  _globals['_ALLOWEDCALL']._serialized_end=1160
+  _globals['_ALLOWEDCALL_LABELSET']._serialized_start=1038
+  _globals['_ALLOWEDCALL_LABELSET']._serialized_end=1160
+  _globals['_ALLOWEDCALL_LABELSET_LABELSENTRY']._serialized_start=1115
+  _globals['_ALLOWEDCALL_LABELSET_LABELSENTRY']._serialized_end=1160
+  _globals['_GENERATEAPIKEYREQUEST']._serialized_start=1162
+  _globals['_GENERATEAPIKEYREQUEST']._serialized_end=1283
+  _globals['_GENERATEAPIKEYRESPONSE']._serialized_start=1285
+  _globals['_GENERATEAPIKEYRESPONSE']._serialized_end=1322
+  _globals['_LISTAPIKEYSREQUEST']._serialized_start=1324
+  _globals['_LISTAPIKEYSREQUEST']._serialized_end=1344
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_start=1347
+  _globals['_LISTAPIKEYSRESPONSE']._serialized_end=1479
+  _globals['_LISTAPIKEYSRESPONSE_ITEM']._serialized_start=1425
+  _globals['_LISTAPIKEYSRESPONSE_ITEM']._serialized_end=1479
+  _globals['_ACCESSSERVICE']._serialized_start=1482
+  _globals['_ACCESSSERVICE']._serialized_end=1812
+  _globals['_APIKEYSERVICE']._serialized_start=1815
+  _globals['_APIKEYSERVICE']._serialized_end=2038
 # @@protoc_insertion_point(module_scope)

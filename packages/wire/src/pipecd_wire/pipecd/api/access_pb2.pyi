@@ -34,12 +34,16 @@ class Session(_message.Message):
         STATIC_ADMIN: Session._Via.ValueType  # 1
         GITHUB: Session._Via.ValueType  # 2
         OIDC: Session._Via.ValueType  # 3
+        LINK: Session._Via.ValueType  # 4
+        """A one-time link that was made on the machine of the control plane."""
 
     class Via(_Via, metaclass=_ViaEnumTypeWrapper): ...
     VIA_UNSPECIFIED: Session.Via.ValueType  # 0
     STATIC_ADMIN: Session.Via.ValueType  # 1
     GITHUB: Session.Via.ValueType  # 2
     OIDC: Session.Via.ValueType  # 3
+    LINK: Session.Via.ValueType  # 4
+    """A one-time link that was made on the machine of the control plane."""
 
     ID_FIELD_NUMBER: _builtins.int
     PROJECT_ID_FIELD_NUMBER: _builtins.int
@@ -173,6 +177,132 @@ class RevokeSessionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeSessionResponse: _TypeAlias = RevokeSessionResponse  # noqa: Y015
+
+@_typing.final
+class GetMyRightsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMyRightsRequest: _TypeAlias = GetMyRightsRequest  # noqa: Y015
+
+@_typing.final
+class GetMyRightsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    VIA_FIELD_NUMBER: _builtins.int
+    AVATAR_URL_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The person's name, or the name of the API key."""
+    project_id: _builtins.str
+    session_id: _builtins.str
+    """Of a person; empty for an API key."""
+    via: Global___Session.Via.ValueType
+    avatar_url: _builtins.str
+    expires_at: _builtins.int
+    """When session or key ends by itself; 0 is never."""
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllowedCall]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        via: Global___Session.Via.ValueType = ...,
+        avatar_url: _builtins.str = ...,
+        expires_at: _builtins.int = ...,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
+        calls: _abc.Iterable[Global___AllowedCall] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["avatar_url", b"avatar_url", "calls", b"calls", "expires_at", b"expires_at", "name", b"name", "project_id", b"project_id", "roles", b"roles", "session_id", b"session_id", "via", b"via"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMyRightsResponse: _TypeAlias = GetMyRightsResponse  # noqa: Y015
+
+@_typing.final
+class AllowedCall(_message.Message):
+    """An RPC that the caller may call. Some refuse more than this says: an approval that names its approvers, for example."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelSet(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class LabelsEntry(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            KEY_FIELD_NUMBER: _builtins.int
+            VALUE_FIELD_NUMBER: _builtins.int
+            key: _builtins.str
+            value: _builtins.str
+            def __init__(
+                self,
+                *,
+                key: _builtins.str = ...,
+                value: _builtins.str = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        LABELS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    LABEL_SETS_FIELD_NUMBER: _builtins.int
+    method: _builtins.str
+    """Such as `pipecd.api.v1.DeploymentService/ApproveStage`."""
+    @_builtins.property
+    def label_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllowedCall.LabelSet]:
+        """Only for things that have all labels of one of these; empty is everything."""
+
+    def __init__(
+        self,
+        *,
+        method: _builtins.str = ...,
+        label_sets: _abc.Iterable[Global___AllowedCall.LabelSet] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label_sets", b"label_sets", "method", b"method"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllowedCall: _TypeAlias = AllowedCall  # noqa: Y015
 
 @_typing.final
 class GenerateApiKeyRequest(_message.Message):

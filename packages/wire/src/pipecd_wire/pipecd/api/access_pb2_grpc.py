@@ -44,6 +44,11 @@ class AccessServiceStub(object):
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionResponse.FromString,
                 _registered_method=True)
+        self.GetMyRights = channel.unary_unary(
+                '/pipecd.api.v1.AccessService/GetMyRights',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer(object):
@@ -63,6 +68,13 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetMyRights(self, request, context):
+        """Who the caller is and which RPCs it may call: what is not listed is refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.RevokeSession,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionResponse.SerializeToString,
+            ),
+            'GetMyRights': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMyRights,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class AccessService(object):
             '/pipecd.api.v1.AccessService/RevokeSession',
             pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.RevokeSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMyRights(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.AccessService/GetMyRights',
+            pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_access__pb2.GetMyRightsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class AccessServiceStub:
     """The sessions that are open, newest first: all of the project for who may change the project, else one's own."""
     RevokeSession: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeSessionRequest, _access_pb2.RevokeSessionResponse]
     """Ends a session at once. Who may see it may end it. May be repeated."""
+    GetMyRights: _grpc.UnaryUnaryMultiCallable[_access_pb2.GetMyRightsRequest, _access_pb2.GetMyRightsResponse]
+    """Who the caller is and which RPCs it may call: what is not listed is refused."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -43,6 +45,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """The sessions that are open, newest first: all of the project for who may change the project, else one's own."""
     RevokeSession: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeSessionRequest, _access_pb2.RevokeSessionResponse]  # type: ignore[assignment]
     """Ends a session at once. Who may see it may end it. May be repeated."""
+    GetMyRights: _aio.UnaryUnaryMultiCallable[_access_pb2.GetMyRightsRequest, _access_pb2.GetMyRightsResponse]  # type: ignore[assignment]
+    """Who the caller is and which RPCs it may call: what is not listed is refused."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -60,6 +64,14 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.RevokeSessionResponse, _abc.Awaitable[_access_pb2.RevokeSessionResponse]]:
         """Ends a session at once. Who may see it may end it. May be repeated."""
+
+    @_abc_1.abstractmethod
+    def GetMyRights(
+        self,
+        request: _access_pb2.GetMyRightsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.GetMyRightsResponse, _abc.Awaitable[_access_pb2.GetMyRightsResponse]]:
+        """Who the caller is and which RPCs it may call: what is not listed is refused."""
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

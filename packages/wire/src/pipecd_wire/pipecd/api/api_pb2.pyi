@@ -460,6 +460,7 @@ class Wait(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     LOCK_FIELD_NUMBER: _builtins.int
     UNTIL_FIELD_NUMBER: _builtins.int
+    IS_FOR_CALLER_FIELD_NUMBER: _builtins.int
     kind: Global___Wait.Kind.ValueType
     sentence: _builtins.str
     """A sentence for people, with names instead of ids where there are names."""
@@ -474,6 +475,8 @@ class Wait(_message.Message):
     position: _builtins.int
     """How many come before it, for the same cause."""
     lock: _builtins.str
+    is_for_caller: _builtins.bool
+    """Of an approval or a decision: the caller is one of those who can give it."""
     @_builtins.property
     def until(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -490,10 +493,11 @@ class Wait(_message.Message):
         position: _builtins.int = ...,
         lock: _builtins.str = ...,
         until: _timestamp_pb2.Timestamp | None = ...,
+        is_for_caller: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "hint", b"hint", "kind", b"kind", "lock", b"lock", "other_deployment_id", b"other_deployment_id", "piped_id", b"piped_id", "plugin_name", b"plugin_name", "position", b"position", "sentence", b"sentence", "stage_id", b"stage_id", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "hint", b"hint", "is_for_caller", b"is_for_caller", "kind", b"kind", "lock", b"lock", "other_deployment_id", b"other_deployment_id", "piped_id", b"piped_id", "plugin_name", b"plugin_name", "position", b"position", "sentence", b"sentence", "stage_id", b"stage_id", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1349,36 +1353,140 @@ Global___RestartPluginResponse: _TypeAlias = RestartPluginResponse  # noqa: Y015
 class WatchChangesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    CURSOR_FIELD_NUMBER: _builtins.int
+    KEEP_ALIVE_SECONDS_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """The last one received from an earlier stream: what changed since then comes first. Empty: from now on."""
+    keep_alive_seconds: _builtins.int
+    """A response is sent at least this often, without changes if there are none; 0: only when there is something to say."""
+    @_builtins.property
+    def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___FollowedLog]: ...
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Change.Kind.ValueType]:
+        """Changes of these alone; empty is all."""
+
     def __init__(
         self,
+        *,
+        cursor: _builtins.str = ...,
+        keep_alive_seconds: _builtins.int = ...,
+        logs: _abc.Iterable[Global___FollowedLog] | None = ...,
+        kinds: _abc.Iterable[Global___Change.Kind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "keep_alive_seconds", b"keep_alive_seconds", "kinds", b"kinds", "logs", b"logs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchChangesRequest: _TypeAlias = WatchChangesRequest  # noqa: Y015
 
 @_typing.final
+class FollowedLog(_message.Message):
+    """A stage log whose new lines are wanted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    STAGE_ID_FIELD_NUMBER: _builtins.int
+    RETRIED_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_LINE_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    stage_id: _builtins.str
+    retried_count: _builtins.int
+    first_line: _builtins.int
+    """The number of the first line wanted; 0 is the next one to come."""
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+        stage_id: _builtins.str = ...,
+        retried_count: _builtins.int = ...,
+        first_line: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id", "first_line", b"first_line", "retried_count", b"retried_count", "stage_id", b"stage_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowedLog: _TypeAlias = FollowedLog  # noqa: Y015
+
+@_typing.final
 class WatchChangesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CHANGES_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    READ_AGAIN_FIELD_NUMBER: _builtins.int
+    NEW_LINES_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """Where this stream is: give it to the next one after an interruption."""
+    read_again: _builtins.bool
+    """Changes may be missing before this response, because the cursor was too old or unknown: read again what is shown."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Change]: ...
+    @_builtins.property
+    def new_lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewLines]: ...
     def __init__(
         self,
         *,
         changes: _abc.Iterable[Global___Change] | None = ...,
+        cursor: _builtins.str = ...,
+        read_again: _builtins.bool = ...,
+        new_lines: _abc.Iterable[Global___NewLines] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "cursor", b"cursor", "new_lines", b"new_lines", "read_again", b"read_again"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchChangesResponse: _TypeAlias = WatchChangesResponse  # noqa: Y015
+
+@_typing.final
+class NewLines(_message.Message):
+    """Lines of a log that is followed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    FIRST_LINE_FIELD_NUMBER: _builtins.int
+    TOTAL_LINES_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    place: _builtins.int
+    """Which log, by its place among those of the request, from 0 on."""
+    first_line: _builtins.int
+    """The number of the first of them."""
+    total_lines: _builtins.int
+    """How many lines the log has now."""
+    completed: _builtins.bool
+    """Nothing will follow."""
+    refusal: _builtins.str
+    """Why it is not followed, or not any more: there is no such log, or the caller has no right to it. Nothing will follow."""
+    @_builtins.property
+    def blocks(self) -> _containers.RepeatedCompositeFieldContainer[_logblock_pb2.LogBlock]: ...
+    def __init__(
+        self,
+        *,
+        place: _builtins.int = ...,
+        blocks: _abc.Iterable[_logblock_pb2.LogBlock] | None = ...,
+        first_line: _builtins.int = ...,
+        total_lines: _builtins.int = ...,
+        completed: _builtins.bool = ...,
+        refusal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "completed", b"completed", "first_line", b"first_line", "place", b"place", "refusal", b"refusal", "total_lines", b"total_lines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NewLines: _TypeAlias = NewLines  # noqa: Y015
 
 @_typing.final
 class Change(_message.Message):
@@ -1409,6 +1517,8 @@ class Change(_message.Message):
         """Windows and emergency stop; the id is the project's."""
         QUEUE: Change._Kind.ValueType  # 13
         """What the deployments wait for that a piped has queued; the id is the piped's."""
+        PROJECT: Change._Kind.ValueType  # 14
+        """Settings of the project, its roles and groups, whose id it has: rights may have changed."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Change.Kind.ValueType  # 0
@@ -1430,6 +1540,8 @@ class Change(_message.Message):
     """Windows and emergency stop; the id is the project's."""
     QUEUE: Change.Kind.ValueType  # 13
     """What the deployments wait for that a piped has queued; the id is the piped's."""
+    PROJECT: Change.Kind.ValueType  # 14
+    """Settings of the project, its roles and groups, whose id it has: rights may have changed."""
 
     KIND_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int

@@ -1211,8 +1211,10 @@ class ProjectServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def WatchChanges(self, request, context):
-        """Every change in the project, as it happens: which things changed, not how. Read them to know more.
-        A reconnect has missed changes: read again what is shown.
+        """Every change in the project, as it happens: which things changed, not how. Read them to know more. And the new lines of
+        stage logs that the request names; for those the caller needs the right to see their deployments too.
+        A reconnect without a cursor has missed changes: read again what is shown. To follow other logs, open another stream
+        with the last cursor, then close this one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

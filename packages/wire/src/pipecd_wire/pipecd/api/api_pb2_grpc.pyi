@@ -457,8 +457,10 @@ class ProjectServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProjectServiceAsyncStub: ...
     WatchChanges: _grpc.UnaryStreamMultiCallable[_api_pb2.WatchChangesRequest, _api_pb2.WatchChangesResponse]
-    """Every change in the project, as it happens: which things changed, not how. Read them to know more.
-    A reconnect has missed changes: read again what is shown.
+    """Every change in the project, as it happens: which things changed, not how. Read them to know more. And the new lines of
+    stage logs that the request names; for those the caller needs the right to see their deployments too.
+    A reconnect without a cursor has missed changes: read again what is shown. To follow other logs, open another stream
+    with the last cursor, then close this one.
     """
     ListAudit: _grpc.UnaryUnaryMultiCallable[_api_pb2.ListAuditRequest, _api_pb2.ListAuditResponse]
     """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
@@ -469,8 +471,10 @@ class ProjectServiceStub:
 class ProjectServiceAsyncStub(ProjectServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchChanges: _aio.UnaryStreamMultiCallable[_api_pb2.WatchChangesRequest, _api_pb2.WatchChangesResponse]  # type: ignore[assignment]
-    """Every change in the project, as it happens: which things changed, not how. Read them to know more.
-    A reconnect has missed changes: read again what is shown.
+    """Every change in the project, as it happens: which things changed, not how. Read them to know more. And the new lines of
+    stage logs that the request names; for those the caller needs the right to see their deployments too.
+    A reconnect without a cursor has missed changes: read again what is shown. To follow other logs, open another stream
+    with the last cursor, then close this one.
     """
     ListAudit: _aio.UnaryUnaryMultiCallable[_api_pb2.ListAuditRequest, _api_pb2.ListAuditResponse]  # type: ignore[assignment]
     """Who did what, newest first. The records of a project are a chain: each holds the hash of the one before it, so that
@@ -484,8 +488,10 @@ class ProjectServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _api_pb2.WatchChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_api_pb2.WatchChangesResponse], _abc.AsyncIterator[_api_pb2.WatchChangesResponse]]:
-        """Every change in the project, as it happens: which things changed, not how. Read them to know more.
-        A reconnect has missed changes: read again what is shown.
+        """Every change in the project, as it happens: which things changed, not how. Read them to know more. And the new lines of
+        stage logs that the request names; for those the caller needs the right to see their deployments too.
+        A reconnect without a cursor has missed changes: read again what is shown. To follow other logs, open another stream
+        with the last cursor, then close this one.
         """
 
     @_abc_1.abstractmethod

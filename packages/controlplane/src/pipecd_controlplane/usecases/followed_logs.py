@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage logs that one stream follows beside everything else: their new lines, while it may."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from pipecd_controlplane.store.changes import Change, ChangeKind
+from pipecd_controlplane.store.log_lines import RANGE_BYTES
+from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases import stage_logs
+from pipecd_controlplane.usecases.roles import Grant
+from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_wire.pipecd.api import api_pb2 as pb
+
+MOST_LINES: Final = 5000
+"""Of one log in one response."""
+
+RIGHTS: Final = frozenset({ChangeKind.PROJECT, ChangeKind.SESSION, ChangeKind.LABELS})
+"""After which a log may be refused that was shown before."""
+
+FindGrant = Callable[[], Awaitable[Grant | None]]
+"""Returns the permission of the caller, as it is now, to see deployments."""
+
+
+class FollowedLog:
+    """One log of a stream."""
+
+    def __init__(self, place: int, wanted: pb.FollowedLog) -> None:
+        self.place = place
+        self.key = LogKey(
+            deployment_id=wanted.deployment_id,
+            stage_id=wanted.stage_id,
+            retried_count=wanted.retried_count,
+        )
+        self.next_line = wanted.first_line
+        """0 until the log was read: the next one to come."""
+        self.is_stale = True
+        """Whether there may be something that was not read."""
+        self.is_done = False
+        self.ends_at: float | None = None
+        """When it counts as complete, though nobody has sealed it: its stage is over."""
+
+    def is_about(self, change: Change) -> bool:
+        if change.kind is ChangeKind.STAGE_LOG:
+            return change.id == str(self.key)
+        if change.kind is ChangeKind.DEPLOYMENT:
+            return change.id == self.key.deployment_id
+        return change.kind in RIGHTS
+
+
+class FollowedLogs:
+    """The logs of one stream."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        project_id: str,
+        wanted: Iterable[pb.FollowedLog],
+        find_grant: FindGrant,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
+    ) -> None:
+        self._stores = stores
+        self._project_id = project_id
+        self._find_grant = find_grant
+        self._clock = clock
+        self._seal_wait_seconds = seal_wait_seconds
+        self._logs = [FollowedLog(place, each) for place, each in enumerate(wanted)]
+
+    def notice(self, changes: Iterable[Change]) -> None:
+        """Takes changes into account: the logs that they are about are read again."""
+        for change in changes:
+            for log in self._logs:
+                log.is_stale = log.is_stale or log.is_about(change)
+
+    def has_more(self) -> bool:
+        """Returns whether something can be read now."""
+        return any(log.is_stale and not log.is_done for log in self._logs)
+
+    def find_seconds_left(self) -> float | None:
+        """Returns in how many seconds a log ends by itself; None when none does."""
+        ends = [log.ends_at for log in self._logs if log.ends_at is not None and not log.is_done]
+        return max(min(ends) - self._clock(), 0.0) if ends else None
+
+    async def read_new(self) -> list[pb.NewLines]:
+        """Returns what is new; of a long log only a part, and then there is more."""
+        found = []
+        now = self._clock()
+        for log in self._logs:
+            is_due = log.is_stale or (log.ends_at is not None and log.ends_at <= now)
+            if log.is_done or not is_due:
+                continue
+            try:
+                new = await self._read(log)
+            except PipecdError as error:
+                log.is_done = True
+                new = pb.NewLines(place=log.place, refusal=str(error))
+            if new is not None:
+                found.append(new)
+        return found
+
+    async def _read(self, log: FollowedLog) -> pb.NewLines | None:
+        """Returns the next lines of a log; None when there are none. Raises NotFoundError."""
+        grant = await self._find_grant()
+        deployment = await self._stores.deployments.find(self._project_id, log.key.deployment_id)
+        if grant is None or deployment is None or not grant.covers(deployment.labels):
+            raise NotFoundError(f"there is no deployment {log.key.deployment_id!r}")
+        is_over = stage_logs.is_over(deployment, log.key)
+        log.is_stale = False  # before it is read: what comes meanwhile makes it stale again
+        is_first = log.next_line == 0
+        found = await self._stores.log_lines.read_range(
+            self._project_id,
+            log.key,
+            first_line=log.next_line or 2**62,
+            count=MOST_LINES,
+            max_bytes=RANGE_BYTES,
+        )
+        log.next_line = (
+            found.state.total_lines + 1 if is_first else log.next_line + len(found.blocks)
+        )
+        log.is_stale = log.is_stale or log.next_line <= found.state.total_lines
+        if not is_over:
+            log.ends_at = None
+        log.is_done = is_over and not log.is_stale and self._has_ended(log, found.state.completed)
+        if not (found.blocks or log.is_done or is_first):
+            return None
+        return pb.NewLines(
+            place=log.place,
+            blocks=found.blocks,
+            first_line=log.next_line - len(found.blocks),
+            total_lines=found.state.total_lines,
+            completed=log.is_done,
+        )
+
+    def _has_ended(self, log: FollowedLog, sealed: bool) -> bool:
+        """Returns whether nothing will follow: a log that nobody seals ends a moment later."""
+        now = self._clock()
+        if log.ends_at is None:
+            log.ends_at = now + self._seal_wait_seconds
+        return sealed or now >= log.ends_at
