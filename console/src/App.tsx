@@ -14,6 +14,8 @@ const Applications = lazy(() => import('./pages/Applications').then((page) => ({
 const Application = lazy(() => import('./pages/Application').then((page) => ({ default: page.Application })))
 const Deployments = lazy(() => import('./pages/Deployments').then((page) => ({ default: page.Deployments })))
 const Deployment = lazy(() => import('./pages/Deployment').then((page) => ({ default: page.Deployment })))
+const Pipeds = lazy(() => import('./pages/Pipeds').then((page) => ({ default: page.Pipeds })))
+const Settings = lazy(() => import('./pages/settings/Settings').then((page) => ({ default: page.Settings })))
 
 type Parts = Record<string, string>
 
@@ -23,6 +25,9 @@ const PAGES: [string, (parts: Parts) => ReactNode][] = [
   ['/applications/:id', ({ id }) => <Application key={id} id={id ?? ''} />],
   ['/deployments', () => <Deployments />],
   ['/deployments/:id', ({ id }) => <Deployment key={id} id={id ?? ''} />],
+  ['/pipeds', () => <Pipeds />],
+  ['/settings', () => <Settings part="" />],
+  ['/settings/:part', ({ part }) => <Settings part={part ?? ''} />],
 ]
 
 export function App(): ReactNode {

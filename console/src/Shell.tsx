@@ -24,6 +24,8 @@ export const PLACES: Place[] = [
   { to: '/', name: 'Home', icon: 'home', method: 'OverviewService/GetOverview', key: 'h' },
   { to: '/applications', name: 'Applications', icon: 'apps', method: 'OverviewService/SearchApplications', key: 'a' },
   { to: '/deployments', name: 'Deployments', icon: 'deploys', method: 'WebService/ListDeployments', key: 'd' },
+  { to: '/pipeds', name: 'Pipeds', icon: 'agents', method: 'PipedService/ListPipeds', key: 'p' },
+  { to: '/settings', name: 'Settings', icon: 'settings', method: 'WebService/GetProject', key: 's' },
 ]
 
 export function Shell({ children }: { children: ReactNode }): ReactNode {
