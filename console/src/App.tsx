@@ -16,6 +16,10 @@ const Deployments = lazy(() => import('./pages/Deployments').then((page) => ({ d
 const Deployment = lazy(() => import('./pages/Deployment').then((page) => ({ default: page.Deployment })))
 const Pipeds = lazy(() => import('./pages/Pipeds').then((page) => ({ default: page.Pipeds })))
 const Settings = lazy(() => import('./pages/settings/Settings').then((page) => ({ default: page.Settings })))
+const Chains = lazy(() => import('./pages/Chains').then((page) => ({ default: page.Chains })))
+const Events = lazy(() => import('./pages/Events').then((page) => ({ default: page.Events })))
+const Audit = lazy(() => import('./pages/Audit').then((page) => ({ default: page.Audit })))
+const Insights = lazy(() => import('./pages/Insights').then((page) => ({ default: page.Insights })))
 
 type Parts = Record<string, string>
 
@@ -26,6 +30,10 @@ const PAGES: [string, (parts: Parts) => ReactNode][] = [
   ['/deployments', () => <Deployments />],
   ['/deployments/:id', ({ id }) => <Deployment key={id} id={id ?? ''} />],
   ['/pipeds', () => <Pipeds />],
+  ['/chains', () => <Chains />],
+  ['/events', () => <Events />],
+  ['/insights', () => <Insights />],
+  ['/audit', () => <Audit />],
   ['/settings', () => <Settings part="" />],
   ['/settings/:part', ({ part }) => <Settings part={part ?? ''} />],
 ]

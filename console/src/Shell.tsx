@@ -25,6 +25,10 @@ export const PLACES: Place[] = [
   { to: '/applications', name: 'Applications', icon: 'apps', method: 'OverviewService/SearchApplications', key: 'a' },
   { to: '/deployments', name: 'Deployments', icon: 'deploys', method: 'WebService/ListDeployments', key: 'd' },
   { to: '/pipeds', name: 'Pipeds', icon: 'agents', method: 'PipedService/ListPipeds', key: 'p' },
+  { to: '/chains', name: 'Chains', icon: 'chain', method: 'WebService/ListDeploymentChains', key: 'c' },
+  { to: '/events', name: 'Events', icon: 'bell', method: 'WebService/ListEvents', key: 'e' },
+  { to: '/insights', name: 'Insights', icon: 'chart', method: 'WebService/GetInsightData', key: 'i' },
+  { to: '/audit', name: 'Audit', icon: 'book', method: 'ProjectService/ListAudit', key: 'u' },
   { to: '/settings', name: 'Settings', icon: 'settings', method: 'WebService/GetProject', key: 's' },
 ]
 
