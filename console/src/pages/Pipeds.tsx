@@ -22,7 +22,10 @@ export function Pipeds(): ReactNode {
   const [made, setMade] = useState<MadeKey>()
   const [isAdding, setAdding] = useState(false)
   const { data, error, again } = useQuery('pipeds', () => pipeds.listPipeds({}), ofKinds(Kind.PIPED))
+  // Only this older call tells of keys.
+  const withKeys = useQuery('pipeds-with-keys', () => web.listPipeds({}), ofKinds(Kind.PIPED)).data?.pipeds
   if (!data) return error ? <ErrorBox error={error} again={again} /> : <Loading lines={6} />
+  const keyCounts = new Map((withKeys ?? []).map((piped) => [piped.id, piped.keys.length]))
   const showsDisabled = search.get('disabled') === '1'
   const all = data.pipeds.filter((item) => showsDisabled || !item.piped?.disabled)
   const hidden = data.pipeds.length - data.pipeds.filter((item) => !item.piped?.disabled).length
@@ -49,7 +52,7 @@ export function Pipeds(): ReactNode {
         </div>
       )}
       {all.map((item) => (
-        <PipedPanel key={item.piped?.id} item={item} session={session} onKey={setMade} />
+        <PipedPanel key={item.piped?.id} item={item} session={session} keyCount={keyCounts.get(item.piped?.id ?? '') ?? 0} onKey={setMade} />
       ))}
       {isAdding && <Add onClose={() => setAdding(false)} onMade={setMade} />}
       {made && <ShowKey made={made} projectId={session.projectId} onClose={() => setMade(undefined)} />}
@@ -64,7 +67,7 @@ interface MadeKey {
   isNew: boolean
 }
 
-function PipedPanel({ item, session, onKey }: { item: Item; session: Session; onKey: (made: MadeKey) => void }): ReactNode {
+function PipedPanel({ item, session, keyCount, onKey }: { item: Item; session: Session; keyCount: number; onKey: (made: MadeKey) => void }): ReactNode {
   const piped = item.piped
   if (!piped) return null
   const isOnline = piped.status === Piped_ConnectionStatus.ONLINE
@@ -83,7 +86,7 @@ function PipedPanel({ item, session, onKey }: { item: Item; session: Session; on
         </span>
         <div className="row push tight">
           <Link to={`/applications?piped=${encodeURIComponent(piped.id)}`}>Applications</Link>
-          <Menu label={`More for ${piped.name}`} items={listActions(item, piped, session, onKey)} />
+          <Menu label={`More for ${piped.name}`} items={listActions(item, piped, session, keyCount, onKey)} />
         </div>
       </header>
       {item.alarms.map((alarm) => (
@@ -107,10 +110,10 @@ function PipedPanel({ item, session, onKey }: { item: Item; session: Session; on
         </span>
         <Copy text={piped.id} what="the id" />
         <span>
-          {piped.keys.length === 1 ? '1 key' : `${piped.keys.length} keys`}
+          {keyCount > 0 && (keyCount === 1 ? '1 key, ' : `${keyCount} keys, `)}
           {piped.startedAt > 0n && (
             <>
-              , started <Time at={piped.startedAt} />
+              started <Time at={piped.startedAt} />
             </>
           )}
         </span>
@@ -163,7 +166,7 @@ function restartPlugin(piped: Piped, name: string): void {
   })
 }
 
-function listActions(item: Item, piped: Piped, session: Session, onKey: (made: MadeKey) => void): MenuItem[] {
+function listActions(item: Item, piped: Piped, session: Session, keyCount: number, onKey: (made: MadeKey) => void): MenuItem[] {
   const items: MenuItem[] = []
   const pipedId = piped.id
   if (session.can('WebService/RestartPiped') && piped.status === Piped_ConnectionStatus.ONLINE)
@@ -196,7 +199,7 @@ function listActions(item: Item, piped: Piped, session: Session, onKey: (made: M
           },
         }),
     })
-  if (session.can('WebService/DeleteOldPipedKeys') && piped.keys.length > 1)
+  if (session.can('WebService/DeleteOldPipedKeys') && keyCount > 1)
     items.push({
       label: 'Delete the older key',
       icon: 'close',
