@@ -112,6 +112,8 @@ function Actions({ deployment, session, waits }: { deployment: Entity; session: 
   const isOpen = !isCompleted(deployment.status)
   const decision = waits.find((wait) => wait.kind === Wait_Kind.DECISION && wait.deploymentId === deployment.id)
   const rule = waits.find((wait) => wait.kind === Wait_Kind.RULE && wait.deploymentId === deployment.id)
+  const application = useQuery(`application/${deployment.applicationId}`, () => web.getApplication({ applicationId: deployment.applicationId }), ofThing(deployment.applicationId, Kind.APPLICATION, Kind.CONTROL)).data?.application
+  const isEarlierVersion = deployment.status === DeploymentStatus.DEPLOYMENT_SUCCESS && application !== undefined && !application.disabled && application.mostRecentlySuccessfulDeployment?.deploymentId !== deployment.id
   const items: MenuItem[] = []
   if (isOpen && may('CancelDeployment')) {
     items.push({ label: 'Cancel', icon: 'stopped', isDangerous: true, act: () => cancel(deployment, 'as configured') })
@@ -149,7 +151,7 @@ function Actions({ deployment, session, waits }: { deployment: Entity; session: 
           <Icon name="back" /> Roll back now
         </button>
       )}
-      {!isOpen && session.can('ApplicationService/RollBackApplication', deployment.labels) && deployment.status === DeploymentStatus.DEPLOYMENT_SUCCESS && (
+      {isEarlierVersion && session.can('ApplicationService/RollBackApplication', deployment.labels) && (
         <button type="button" onClick={() => chooseRollBack({ applicationId: deployment.applicationId, applicationName: deployment.applicationName, deploymentId: deployment.id })}>
           <Icon name="back" /> Roll back to this
         </button>

@@ -9,7 +9,7 @@ import { showStage } from '../model/status'
 import { Status, Took } from './basics'
 import { Icon } from './icons'
 
-const WIDTH = 196
+const WIDTH = 220
 const HEIGHT = 84
 const GAP_X = 36
 const GAP_Y = 14
@@ -105,16 +105,18 @@ function StageCard({ stage, times, isChosen, onChoose }: { stage: PipelineStage;
       <span className="stage-name cut" title={stage.name}>
         {stage.name}
       </span>
-      <span className="stage-desc cut soft small" title={stage.desc || stage.statusReason}>
-        {stage.desc || stage.statusReason || '\u00a0'}
-      </span>
-      <span className="row tight stage-foot">
-        <Status shown={shown} />
+      <span className="stage-desc soft small">
+        <span className="cut" title={stage.desc || stage.statusReason}>
+          {stage.desc || stage.statusReason || '\u00a0'}
+        </span>
         {times && times.began > 0 && (
-          <span className="soft small push">
+          <span className="push">
             <Took from={times.began} to={times.ended} />
           </span>
         )}
+      </span>
+      <span className="stage-foot">
+        <Status shown={shown} />
       </span>
     </button>
   )
