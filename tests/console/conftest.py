@@ -29,18 +29,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def console() -> None:
+    """The console is built, and there is a browser; else everything here is skipped."""
     try:
         find_chromium()
         build_console()
     except CannotBrowseError as error:
         pytest.skip(str(error))
+
+
+# Not for the whole session: while it is open, no test of this process can have an event loop.
+@pytest.fixture(scope="module")
+def browser(console: None) -> Iterator[Browser]:
     with launch_chromium() as launched:
         yield launched
 
 
 @pytest.fixture(scope="session")
-def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
+def site(console: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleSite]:
     """A control plane and a piped at work, shared by the journeys."""
     with serve_console(tmp_path_factory.mktemp("console")) as serving:
         yield serving
