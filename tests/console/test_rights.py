@@ -16,7 +16,6 @@ from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.pipecd.api import access_pb2
 
-
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -143,7 +143,7 @@ export function DeploymentList({ options, isFiltered, rowActions }: { options: O
                     <Hash hash={deployment.trigger?.commit?.hash ?? ''} /> {deployment.trigger?.commit?.message.split('\n')[0]}
                   </div>
                 </td>
-                <td className="soft">{deployment.trigger?.commander || deployment.trigger?.commit?.author}</td>
+                <td className="soft nowrap">{deployment.trigger?.commander || deployment.trigger?.commit?.author}</td>
                 <td className="soft nowrap">
                   <Time at={deployment.createdAt} />
                 </td>

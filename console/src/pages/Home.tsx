@@ -6,10 +6,11 @@ import { type BrokenApplication, type DeploymentBrief, type WaitingDeployment, W
 import { Kind, ofKinds } from '../lib/concerns'
 import { useQuery } from '../lib/query'
 import { Link } from '../lib/router'
-import { showDeployment, type Tone } from '../model/status'
+import { type Shown, showDeployment, type Tone } from '../model/status'
 import { capitalise, Command, Empty, ErrorBox, Hash, Loading, Panel, Status, Time, Took, useTitle } from '../ui/basics'
 import { Icon, type IconName } from '../ui/icons'
 
+const WAITING_FOR_PERSON: Shown = { word: 'Waits', icon: 'paused', tone: 'wait' }
 const CONCERN = ofKinds(Kind.APPLICATION, Kind.DEPLOYMENT, Kind.PIPED, Kind.CONTROL, Kind.RULES)
 
 export function Home(): ReactNode {
@@ -17,11 +18,12 @@ export function Home(): ReactNode {
   const { data, error, again } = useQuery('overview', () => overview.getOverview({ most: 8 }), CONCERN)
   if (!data) return error ? <ErrorBox error={error} again={again} /> : <Loading lines={8} />
   if (data.applicationCount === 0n && data.disabledApplicationCount === 0n) return <Welcome hasPiped={data.pipedCount > 0n} />
+  const waiting = new Set([...data.waitingForMe, ...data.waitingForOthers].map((each) => each.deployment?.id))
   return (
     <div className="stack wide">
       <h1 className="hidden-text">Home</h1>
       <div className="figures">
-        <Figure to="/applications?status=FAILED&status=INVALID" icon="failed" tone={data.brokenCount ? 'bad' : 'good'} count={data.brokenCount} name="broken" />
+        <Figure to="/applications?status=FAILED" icon="failed" tone={data.brokenCount ? 'bad' : 'good'} count={data.brokenCount} name="broken" />
         <Figure to="/deployments?status=open" icon="paused" tone={data.waitingForMeCount ? 'wait' : 'off'} count={data.waitingForMeCount} name="wait for me" />
         <Figure to="/deployments?status=open" icon="busy" tone={data.runningCount ? 'busy' : 'off'} count={data.runningCount} name="in progress" />
         <Figure to="/applications?sync=OUT_OF_SYNC" icon="differs" tone={data.outOfSyncCount ? 'wait' : 'off'} count={data.outOfSyncCount} name="out of sync" />
@@ -56,7 +58,7 @@ export function Home(): ReactNode {
         <div className="stack wide">
           <Section title="In progress" count={data.runningCount} shown={data.running.length} more="/deployments?status=open" empty="Nothing runs now." icon="notyet">
             {data.running.map((each) => (
-              <Brief key={each.id} brief={each} isOpen />
+              <Brief key={each.id} brief={each} isOpen isWaiting={waiting.has(each.id)} />
             ))}
           </Section>
           <Section title="Changed in the last day" count={data.changedCount} shown={data.changed.length} more="/deployments" empty="Nothing was deployed in the last day." icon="notyet">
@@ -153,8 +155,8 @@ function Waiting({ waiting }: { waiting: WaitingDeployment }): ReactNode {
   )
 }
 
-function Brief({ brief, isOpen = false }: { brief: DeploymentBrief; isOpen?: boolean }): ReactNode {
-  const shown = showDeployment(brief.status)
+function Brief({ brief, isOpen = false, isWaiting = false }: { brief: DeploymentBrief; isOpen?: boolean; isWaiting?: boolean }): ReactNode {
+  const shown = isWaiting ? WAITING_FOR_PERSON : showDeployment(brief.status)
   return (
     <li>
       <div className="row">
