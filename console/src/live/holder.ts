@@ -5,7 +5,7 @@
 // over all tabs, and a stream takes one as long as it is open: so there is one, whatever the number of tabs.
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createGrpcWebTransport } from '@connectrpc/connect-web'
-import { ProjectService, type WatchChangesResponse } from '../api/gen/pipecd_wire/pipecd/api/api_pb'
+import { Change_Kind, ProjectService, type WatchChangesResponse } from '../api/gen/pipecd_wire/pipecd/api/api_pb'
 import { Pace } from './pace'
 import { type Connection, formatLogRef, type HolderMessage, type LogRef, type PageMessage } from './messages'
 
@@ -21,6 +21,8 @@ const KEEP_ALIVE_SECONDS = 10
 const SILENCE_MS = 25_000
 const SETTLE_MS = 15
 const MOST_LOGS = 20
+/** All but those that say that a log has grown: the lines of logs that somebody looks at come by themselves. */
+const KINDS = Object.values(Change_Kind).filter((kind): kind is Change_Kind => typeof kind === 'number' && kind !== Change_Kind.KIND_UNSPECIFIED && kind !== Change_Kind.STAGE_LOG)
 
 export class StreamHolder {
   private readonly client = createClient(ProjectService, createGrpcWebTransport({ baseUrl: self.location.origin }))
@@ -135,6 +137,7 @@ export class StreamHolder {
       const request = {
         cursor: this.cursor,
         keepAliveSeconds: KEEP_ALIVE_SECONDS,
+        kinds: KINDS,
         logs: logs.map(({ log, nextLine }) => ({
           deploymentId: log.deploymentId,
           stageId: log.stageId,
