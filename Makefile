@@ -52,6 +52,7 @@ TYPED_TESTS := \
 	plugins/waitapproval/tests \
 	tests/chaos \
 	tests/conformance \
+	tests/console \
 	tests/docs \
 	tests/e2e \
 	tests/integration/config \
@@ -72,7 +73,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
+.PHONY: help setup quickstart browser console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -94,10 +95,17 @@ quickstart: $(RUNS) ## start everything, make a first deployment, show where to 
 	@$(BIN)/python -m compileall -q packages plugins
 	@$(BIN)/pipecd quickstart --data-dir .quickstart $(BUILD_CONSOLE) $(ARGS)
 
+browser: ## install Debian's Chromium for the tests of the console, where it is missing and can be
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		command -v google-chrome >/dev/null || [ -n "$$PIPECD_CHROMIUM" ] || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium >/dev/null; } || \
+		echo "There is no Chromium, and it cannot be installed here: the tests of the console are skipped."
+
 console: $(RUNS) ## build the web page into the package of the control plane
 	@$(BIN)/python tools/build_console.py $(ARGS)
 
-test: setup ## the whole suite but the slow platforms
+test: setup browser ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths

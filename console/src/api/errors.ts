@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an error of a call says to a person.
+import { Code, ConnectError } from '@connectrpc/connect'
+
+export interface Explanation {
+  title: string
+  text: string
+  canRetry: boolean
+}
+
+export function explain(error: unknown): Explanation {
+  const { code, rawMessage } = ConnectError.from(error)
+  const text = rawMessage || 'The server gave no reason.'
+  switch (code) {
+    case Code.NotFound:
+      return { title: 'There is no such thing', text, canRetry: false }
+    case Code.PermissionDenied:
+      return { title: 'You have no right to this', text: `${text} Whoever may change the project can give it to you.`, canRetry: false }
+    case Code.Unauthenticated:
+      return { title: 'You are signed out', text: 'Sign in again.', canRetry: false }
+    case Code.FailedPrecondition:
+    case Code.InvalidArgument:
+    case Code.AlreadyExists:
+      return { title: 'That did not work', text, canRetry: false }
+    case Code.Unimplemented:
+      return { title: 'This server is older than the page', text: 'Load the page again, or update the control plane.', canRetry: true }
+    case Code.Unavailable:
+    case Code.DeadlineExceeded:
+    case Code.Unknown:
+      return {
+        title: 'The control plane does not answer',
+        text: navigator.onLine ? `${text} It is tried again by itself.` : 'This device is offline.',
+        canRetry: true,
+      }
+    default:
+      return { title: 'That did not work', text, canRetry: true }
+  }
+}
+
+/** One sentence, for a toast. */
+export function explainShortly(error: unknown): string {
+  const { title, text } = explain(error)
+  return title === 'That did not work' ? text : `${title}: ${text}`
+}
+
+export function isNotFound(error: unknown): boolean {
+  return ConnectError.from(error).code === Code.NotFound
+}
