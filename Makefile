@@ -99,6 +99,7 @@ browser: ## install Debian's Chromium for the tests of the console, where it is 
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 		command -v google-chrome >/dev/null || [ -n "$$PIPECD_CHROMIUM" ] || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		apt-get update --quiet >/dev/null && \
 		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium >/dev/null; } || \
 		echo "There is no Chromium, and it cannot be installed here: the tests of the console are skipped."
 
