@@ -144,7 +144,7 @@ def test_an_application_is_rolled_back_with_the_difference_first(
     person.confirm("Roll back", Reason="the second is bad")
 
     expect(person.page.get_by_role("heading", name="Pinned")).to_be_visible()
-    expect(person.page.get_by_text("the second is bad")).to_be_visible()
+    expect(person.page.get_by_text("the second is bad").first).to_be_visible()
 
 
 def test_drift_shows_with_its_difference(visitor: MakeVisitor, site: ConsoleSite) -> None:
