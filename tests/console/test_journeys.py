@@ -62,9 +62,9 @@ def test_a_deployment_is_followed_and_a_second_person_approves(
     first.sign_in(site.password)
     first.wait_live()
     page = first.page
-    page.get_by_role("link", name="hello").click()
+    page.get_by_role("link", name="hello").first.click()
     expect(page.get_by_role("heading", name=f"Say {PAYLOAD} hello")).to_be_visible()
-    expect(page.get_by_text("team: <b>bold<b>")).to_be_visible()
+    expect(page.get_by_text("team: <b>bold<b>").first).to_be_visible()
 
     lines = page.locator(".log-line")
     expect(lines.filter(has_text=re.compile(r"^\s*\d+300$"))).to_be_visible()
@@ -84,7 +84,7 @@ def test_a_deployment_is_followed_and_a_second_person_approves(
     second.page.get_by_role("button", name="Approve").click()
     second.confirm("Approve", Comment="looks good")
     first.expect_deployment("DEPLOYMENT_SUCCESS")
-    expect(page.get_by_text("looks good")).to_be_visible()
+    expect(page.get_by_text("looks good").first).to_be_visible()
 
 
 def test_a_line_has_an_address(visitor: MakeVisitor, site: ConsoleSite) -> None:
@@ -92,7 +92,7 @@ def test_a_line_has_an_address(visitor: MakeVisitor, site: ConsoleSite) -> None:
     person = visitor()
     person.open("/deployments?name=long")
     person.sign_in(site.password)
-    person.page.get_by_role("link", name="long").click()
+    person.page.get_by_role("link", name="long").first.click()
     person.expect_deployment("DEPLOYMENT_SUCCESS")
     person.open(re.sub(r"^.*?(/deployments/[^?#]*).*$", r"\1", person.page.url) + "#L1234")
 
