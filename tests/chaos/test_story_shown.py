@@ -101,7 +101,7 @@ async def telling(
 ) -> AsyncIterator[tuple[S, Observer, Site]]:
     """A story of a site with a repository, whose control plane says what a test wants.
 
-    What is wrong stays wrong: it is not waited for long.
+    What is wrong stays wrong: it is asked for once.
     """
     endpoints = Endpoints(admit=admit_all)
     for service, api in (
@@ -121,7 +121,7 @@ async def telling(
         site.application_ids = dict.fromkeys(APPLICATIONS, "id")
         story = kind(site, observer, StoryPlan(name="made up", variant="once"), "round 1")
         if not is_right:
-            story.shown_seconds = 0.5
+            story.shown_seconds = 0.0
         yield story, observer, site
 
 
