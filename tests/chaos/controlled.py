@@ -38,6 +38,7 @@ class Controlled:
 
 
 WAITS = frozenset({"WAIT", "WAIT_APPROVAL"})
+APPROVAL = Stage(kind="WAIT_APPROVAL")
 SHORT = (script(3, 0.05, undo=True), script(4, 0.05, undo=True))
 APPLICATIONS: dict[str, Controlled] = {
     "chain-first": Controlled(
@@ -58,7 +59,7 @@ APPLICATIONS: dict[str, Controlled] = {
             script(4, 0.05, undo=True),
             Stage(kind="WAIT", pause=0.6),
             script(6, 0.05, undo=True),
-            Stage(kind="WAIT_APPROVAL"),
+            APPROVAL,
             script(2, 0.0, undo=True),
         ),
         settings="  queue:\n    mode: supersede\n",
@@ -68,7 +69,8 @@ APPLICATIONS: dict[str, Controlled] = {
         stages=SHORT, settings=f"  queue:\n    mode: queue\n    locks: [{LOCK}]\n"
     ),
     "locked-reject": Controlled(
-        stages=SHORT, settings=f"  queue:\n    mode: reject\n    locks: [{LOCK}, other]\n"
+        stages=(script(3, 0.05, undo=True), APPROVAL, script(4, 0.05, undo=True)),
+        settings=f"  queue:\n    mode: reject\n    locks: [{LOCK}, other]\n",
     ),
     "held": Controlled(stages=SHORT, may_fail=True),
     "pinned": Controlled(

@@ -5,28 +5,28 @@ Each story has applications of its own (`controlled.py`). What must have come of
 `story_check.py`.
 """
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from chaos import controlled, story_check
 from chaos.applications import Effect
 from chaos.check import Ended, is_interrupted, log_violation
-from chaos.observe import COMPLETED
+from chaos.observe import COMPLETED, PAUSE
 from chaos.outcome import script_log_violations, stage_log
 from chaos.promises import Violation
-from chaos.site import PATIENT, Site
-from chaos.story import Story, has_begun
+from chaos.site import Site
+from chaos.story import Story, has_begun, needs_approval
 from chaos.story_check import Told
 from chaos.story_rule import RuleStory
 from pipecd_model.deployment import find_stage_to_decide
-from pipecd_model.holds import find_waiting
-from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.control.control_pb2 import QueuedDeployment
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import CallError
 
+REJECTS = "locked-reject"
 BEHIND = (QueuedDeployment.OTHER_DEPLOYMENT, QueuedDeployment.LOCK)
 """What one waits for whose application, or lock, is busy."""
 
@@ -79,47 +79,76 @@ class SupersedeStory(Story):
             await self.pause(1)
             self.publish(name)
         newest = await self.found_of(name, self.version)
-        await self._approve(newest.id)
-        await self.settled(name)
-
-    async def _approve(self, deployment_id: str) -> None:
-        def waits(it: Deployment) -> bool:
-            return any(
-                stage.name == "WAIT_APPROVAL" and stage.status == deployment_pb2.STAGE_RUNNING
-                for stage in it.stages
-            )
-
-        latest = await self.seen(deployment_id, waits)
+        latest = await self.seen(newest.id, needs_approval)
         if latest.status not in COMPLETED:
-            request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
-            method = self._site.deployments.ApproveStage
-            await self.ask(method, request, "ApproveStage", deployment_id)
+            await self.approve(newest.id)
+        await self.settled(name)
 
     async def judge(self, told: dict[str, list[Told]]) -> list[Violation]:
         return list(story_check.check_superseded(told["superseded"], self.version))
 
 
 class LockStory(Story):
-    """Two applications with one lock: one queues newer commits, the other one puts them off."""
+    """Two applications with one lock: one queues newer commits, the other one puts them off.
+
+    What the other one deploys waits for an approval, which comes when a newer commit has said
+    what it waits for.
+    """
 
     applications = controlled.LOCKED
 
     async def tell(self) -> None:
+        self._approved: set[str] = set()
         self.publish(*self.applications)
-        first = await self.found_of("locked-queue", 1)
-        await self.seen(first.id, has_begun)
+        firsts = [await self.found_of(name, 1) for name in self.applications]
+        while not any(has_begun(self._observer.latest[each.id]) for each in firsts):  # noqa: ASYNC110 - it is polled
+            await asyncio.sleep(PAUSE / 2)
+        commit = ""
         for step in range(2 if self.plan.variant == "twice" else 1):
             await self.pause(step)
-            self.publish(*self.applications)
-        for name in self.applications:
-            newest = await self.found_of(name, self.version)
-            await self.explained(newest, *BEHIND)
-            await self.settled(name)
+            commit = self.publish(*self.applications)
+        await self.rejection_explained(commit)
+        queued = await self.found_of("locked-queue", self.version)
+        await self.explained(queued, *BEHIND)
+        newest = await self._approved_until(lambda _: True)
+        await self.explained(newest, *BEHIND)
+        await self._approved_until(lambda it: it.status in COMPLETED)
+        await self.settled(*self.applications)
+
+    async def rejection_explained(self, commit: str) -> None:
+        """Wait until the application that rejects says that a commit, or a newer one, waits for
+        its open deployment; or until it has none of an older version any more."""
+
+        async def is_told() -> bool:
+            still = [
+                each.id
+                for each in await self.listed(REJECTS)
+                if each.status not in COMPLETED and self.version_of(each)[0] < self.version
+            ]
+            sentence = await self.waiting_sentence(REJECTS)
+            since = self._site.git("rev-list", f"{commit}^..HEAD").split()
+            return not still or story_check.tells_rejection(sentence, since, still)
+
+        wrong = f"{REJECTS} does not say that {commit[:7]} waits, and for which deployment"
+        await self.until(is_told, "why", wrong)
+
+    async def _approved_until(self, holds: Callable[[Deployment], bool]) -> Deployment:
+        """Approve what waits for that, until the newest version is there and as wanted."""
+        while True:
+            for each in await self.listed(REJECTS):
+                self._observer.adopt(each)
+                latest = self._observer.latest[each.id]
+                if self.version_of(each)[0] == self.version and holds(latest):
+                    return latest
+                if needs_approval(latest) and each.id not in self._approved:
+                    self._approved.add(each.id)
+                    await self.approve(each.id)
+            await asyncio.sleep(PAUSE)
 
     async def listed(self, name: str) -> list[Deployment]:
         deployments = await super().listed(name)
         still = [each.id for each in deployments if each.status not in COMPLETED]
-        if name == "locked-reject" and len(still) > 1:
+        if name == REJECTS and len(still) > 1:
             sentence = f"{name} has the open deployments {still}"
             self.found.append(Violation(promise="queue", sentence=sentence))
         return deployments
@@ -206,7 +235,7 @@ class PinStory(Story):
         self.publish(name)
         await self.settled(name)
         await self.pause(1)
-        await self.until(self._says_why, "why", f"{name} does not say what its newest waits for")
+        await self.until(self.says_why, "why", f"{name} does not say what its newest waits for")
         self._released_at = time.time()
         release = api_pb2.ReleasePinRequest(application_id=self.application_id(name))
         await self.ask(
@@ -215,10 +244,8 @@ class PinStory(Story):
         await self.found_of(name, self.version)
         await self.settled(name)
 
-    async def _says_why(self) -> bool:
-        request = pb.GetApplicationRequest(application_id=self.application_id("pinned"))
-        answer = await call(self._site.api.GetApplication, request, retry=PATIENT)
-        return bool(find_waiting(answer.application.sync_state))
+    async def says_why(self) -> bool:
+        return bool(await self.waiting_sentence("pinned"))
 
     async def judge(self, told: dict[str, list[Told]]) -> list[Violation]:
         return list(

@@ -5,17 +5,19 @@ A question is repeated until it is answered, with one idempotency key, as pipect
 """
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from chaos import controlled
+from chaos import controlled, story_check
 from chaos.moments import Moment
 from chaos.observe import COMPLETED, LISTED, PAUSE, Observer
 from chaos.promises import Violation
 from chaos.schedule import StoryPlan
 from chaos.site import PATIENT, Site
 from chaos.story_check import Told
+from pipecd_model.holds import find_waiting
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.headers import IDEMPOTENCY_KEY_HEADER
 from pipecd_wire.model import deployment_pb2
@@ -34,6 +36,7 @@ class Story:
     """One of a round."""
 
     applications: tuple[str, ...] = ()
+    shown_seconds = SHOWN_LIMIT
 
     def __init__(self, site: Site, observer: Observer, plan: StoryPlan, nonce: str) -> None:
         self.plan = plan
@@ -89,6 +92,11 @@ class Story:
 
     async def pause(self, step: int) -> None:
         await asyncio.sleep(self.plan.pauses[step])
+
+    async def approve(self, deployment_id: str) -> None:
+        request = api_pb2.ApproveStageRequest(deployment_id=deployment_id)
+        method = self._site.deployments.ApproveStage
+        await self.ask(method, request, "ApproveStage", deployment_id)
 
     async def ask(self, method: Any, request: Any, name: str, subject: str) -> Any:
         """Ask until there is an answer; None when an answer that got lost had done it."""
@@ -178,12 +186,15 @@ class Story:
         """Does the queue say that a deployment waits for one of these causes, and a sentence?"""
         method = self._site.deployments.ListQueue
         answer = await call(method, api_pb2.ListQueueRequest(), retry=PATIENT)
-        return any(
-            each.queued.deployment_id == deployment_id
-            and each.queued.cause in causes
-            and each.queued.sentence
-            for each in answer.items
-        )
+        queued = [each.queued for each in answer.items]
+        return story_check.tells_cause(queued, deployment_id, causes)
+
+    async def waiting_sentence(self, name: str) -> str:
+        """Which commit of an application waits and for what, as its sync state says; empty when
+        it does not."""
+        request = pb.GetApplicationRequest(application_id=self.application_id(name))
+        answer = await call(self._site.api.GetApplication, request, retry=PATIENT)
+        return find_waiting(answer.application.sync_state)
 
     async def explained(self, made: Deployment, *causes: int) -> None:
         """Wait until a deployment says why it waits, or does not wait any more."""
@@ -196,17 +207,23 @@ class Story:
         await self.until(is_told, "why", f"{where} waits and does not say for what")
 
     async def until(self, ask: Callable[[], Awaitable[bool]], promise: str, sentence: str) -> bool:
-        """Wait until something is shown; otherwise a promise is broken."""
-        try:
-            async with asyncio.timeout(SHOWN_LIMIT):
-                while True:
-                    if await ask():
-                        return True
-                    await asyncio.sleep(PAUSE)
-        except TimeoutError:
-            self.found.append(Violation(promise=promise, sentence=sentence))
-            return False
+        """Wait until something is shown; otherwise a promise is broken. An answer decides: it is
+        asked for once at least, however slow the machine is."""
+        until = time.monotonic() + self.shown_seconds
+        while not await ask():
+            if time.monotonic() >= until:
+                self.found.append(Violation(promise=promise, sentence=sentence))
+                return False
+            await asyncio.sleep(PAUSE)
+        return True
 
 
 def has_begun(deployment: Deployment) -> bool:
     return any(stage.status != deployment_pb2.STAGE_NOT_STARTED_YET for stage in deployment.stages)
+
+
+def needs_approval(deployment: Deployment) -> bool:
+    return any(
+        stage.name == "WAIT_APPROVAL" and stage.status == deployment_pb2.STAGE_RUNNING
+        for stage in deployment.stages
+    )

@@ -5,7 +5,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.applications import Effect
@@ -14,7 +14,7 @@ from chaos.controlled import CHAIN
 from chaos.promises import Violation
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment
-from pipecd_wire.pipecd.control.control_pb2 import ApplicationControl
+from pipecd_wire.pipecd.control.control_pb2 import ApplicationControl, QueuedDeployment
 
 SUCCESS = deployment_pb2.DEPLOYMENT_SUCCESS
 FAILURE = deployment_pb2.DEPLOYMENT_FAILURE
@@ -110,6 +110,23 @@ def check_queue(told: Sequence[Told], latest: int) -> Iterator[Violation]:
     if versions != sorted(versions):
         sentence = f"{begun[0].deployment.application_name} was deployed in the order {versions}"
         yield Violation(promise="queue", sentence=sentence)
+
+
+def tells_cause(
+    queued: Iterable[QueuedDeployment], deployment_id: str, causes: Collection[int]
+) -> bool:
+    """Does the queue say, with a sentence, that a deployment waits for one of these causes?"""
+    return any(
+        each.deployment_id == deployment_id and each.cause in causes and each.sentence != ""
+        for each in queued
+    )
+
+
+def tells_rejection(sentence: str, commits: Collection[str], open_ids: Collection[str]) -> bool:
+    """Does a sync state say that one of these commits waits, and for which open deployment?"""
+    words = sentence.split()
+    is_named = any(commit[:7] in words for commit in commits)
+    return is_named and any(each in words for each in open_ids)
 
 
 def check_chain(blocks: Mapping[str, Sequence[Told]], *, stopped: str) -> Iterator[Violation]:

@@ -34,10 +34,10 @@ class RuleStory(Story):
         await super().prepare()
         if self.plan.is_early:
             await self._begin()
-            await self.until(self._waits_visibly, "why", "ruled does not say what it waits for")
+            await self.until(self.waits_visibly, "why", "ruled does not say what it waits for")
             self._since = time.time()
 
-    async def _waits_visibly(self) -> bool:
+    async def waits_visibly(self) -> bool:
         return any([await self.is_shown(each.id, RULE) for each in await self.listed("ruled")])
 
     async def _begin(self) -> None:

@@ -663,3 +663,26 @@ async def test_which_deployments_of_an_application_are_open_is_known() -> None:
         await until(lambda: not world.controller.find_open("web"))
 
     assert closed == ["web", "web"]
+
+
+async def test_one_is_open_until_the_control_plane_has_heard_of_its_end() -> None:
+    """What waits for the end is created at once, and must not overtake the report."""
+    world = world_of()
+    held = hold(world, "STEP 0")
+    closed: list[str] = []
+    world.controller.on_closed = closed.append
+
+    async with world.running():
+        world.controller.on_created(created("d1"))
+        await held.began.wait()
+        world.memory.listens.clear()
+        held.let_go.set()
+        await until(lambda: world.runs[0].is_completed)
+        await until(lambda: not any(each.running for each in world.controller.queues()))
+        assert world.controller.find_open("web") == ["d1"]
+        assert closed == []
+        world.memory.listens.set()
+        await world.memory.until_completed("d1")
+        await until(lambda: closed == ["web"])
+
+    assert world.controller.find_open("web") == []

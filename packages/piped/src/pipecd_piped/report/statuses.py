@@ -186,6 +186,10 @@ class StatusReporter:
         """Wait until all reports of a deployment so far are delivered."""
         await self._outbox.wait_delivered(self._lanes.get(deployment_id, ""))
 
+    async def wait_application_delivered(self, application_id: str) -> None:
+        """Wait until all reports of an application and its deployments so far are delivered."""
+        await self._outbox.wait_delivered(application_id)
+
     def has_backlog(self, application_id: str) -> bool:
         """Returns whether an application has undelivered reports of an earlier piped."""
         return self._outbox.has_backlog(application_id)

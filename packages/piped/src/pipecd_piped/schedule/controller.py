@@ -92,6 +92,8 @@ class Controller:
         """Called with an application of which a deployment is not open any more."""
         self._queues: dict[str, ApplicationQueue] = {}
         self._where: dict[str, str] = {}
+        self._closing: dict[str, str] = {}
+        """By deployment that is completed here: its application, until that is reported."""
         self._done: dict[str, tuple[float, int]] = {}
         """By deployment: when it was finished here, and the epoch of the lease at that time."""
         self._early_cancels = EarlyCancels(commands, read_deployment)
@@ -119,6 +121,7 @@ class Controller:
     def find_open(self, application_id: str) -> list[str]:
         """Returns the deployments of an application that are not completed, the next one first."""
         queue = self._queues.get(application_id) or ApplicationQueue()
+        closing = [each for each, where in self._closing.items() if where == application_id]
         running = [queue.running.deployment.id] if queue.running is not None else []
         waiting = [deployment.id for deployment in queue.waiting]
         known = [each for each, where in self._where.items() if where == application_id]
@@ -129,7 +132,8 @@ class Controller:
             if each.application_id == application_id and not self._is_known(each.id)
         ]
         open_ids = dict.fromkeys((*running, *waiting, *known, *told))
-        return [each for each in open_ids if each in self._where or each in told]
+        still = [each for each in open_ids if each in self._where or each in told]
+        return list(dict.fromkeys((*closing, *still)))
 
     def queues(self) -> list[ApplicationQueue]:
         """Returns the queues of all applications that have deployments."""
@@ -463,7 +467,19 @@ class Controller:
             self._state.forget_deployment(run.deployment.id)
             self._admission.forgive(run.deployment.id)
             self._superseding.forget(run.deployment.id)
-            self.on_closed(run.deployment.application_id)
+            if self._tasks is not None:
+                self._closing[run.deployment.id] = run.deployment.application_id
+                self._tasks.create_task(self._close(run.deployment))
+
+    async def _close(self, deployment: Deployment) -> None:
+        """Wait until the control plane has heard of a deployment's end, then it is not open.
+
+        What is created overtakes what is reported: a commit that waits for the end would be seen
+        beside the open one.
+        """
+        await self._reports.wait_application_delivered(deployment.application_id)
+        del self._closing[deployment.id]
+        self.on_closed(deployment.application_id)
 
     async def _catch_up(self, application_id: str, queue: ApplicationQueue) -> None:
         """Wait until the reports of an earlier piped are delivered, then read the queue again."""
