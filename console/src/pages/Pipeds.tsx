@@ -46,7 +46,7 @@ export function Pipeds(): ReactNode {
       )}
       {all.length === 0 && (
         <div className="panel">
-          <Empty title="There is no piped yet" command="pipectl piped add NAME">
+          <Empty title={hidden > 0 ? 'Every piped is disabled' : 'There is no piped yet'} command="pipectl piped register --name NAME">
             <p>A piped is the agent that deploys. It runs next to what it deploys to and needs no open port.</p>
           </Empty>
         </div>
