@@ -145,7 +145,7 @@ def test_a_window_and_the_emergency_stop_hold_deployments_until_somebody_lets_th
     person.expect_deployment("DEPLOYMENT_SUCCESS")
 
 
-def test_a_role_is_made_and_given_to_a_group(person: Visitor) -> None:
+def test_a_role_is_made_changed_and_given_to_a_group(person: Visitor) -> None:
     page = person.page
     person.open("/settings/members")
     page.get_by_role("button", name="Make a role").click()
@@ -156,6 +156,13 @@ def test_a_role_is_made_and_given_to_a_group(person: Visitor) -> None:
     roles = page.get_by_role("region", name="Roles")
     row = roles.get_by_role("listitem").filter(has_text="Watcher")
     expect(row).to_contain_text("get, list of deployment")
+    page.get_by_role("button", name="Change the role Watcher").click()
+    dialog = page.get_by_role("dialog", name="Change the role Watcher")
+    expect(dialog.get_by_role("checkbox", name="get of deployment", exact=True)).to_be_checked()
+    dialog.get_by_role("checkbox", name="list of deployment", exact=True).uncheck()
+    dialog.get_by_role("checkbox", name="update of deployment", exact=True).check()
+    dialog.get_by_role("button", name="Change the role").click()
+    expect(row).to_contain_text("get, update of deployment")
 
     page.get_by_role("button", name="Give a group a role").click()
     page.get_by_label("Group at the provider").fill("shop/watchers")
