@@ -65,6 +65,7 @@ export function Chains(): ReactNode {
                 <h3>
                   <span className="soft">{index + 1}</span> <Status shown={showChain(block.status)} />
                 </h3>
+                {block.nodes.length === 0 && <p className="soft small">no application</p>}
                 <ul className="stack">
                   {block.nodes.map((node) => (
                     <li key={node.applicationRef?.applicationId}>

@@ -110,10 +110,10 @@ function PipedPanel({ item, session, keyCount, onKey }: { item: Item; session: S
         </span>
         <Copy text={piped.id} what="the id" />
         <span>
-          {keyCount > 0 && (keyCount === 1 ? '1 key, ' : `${keyCount} keys, `)}
+          {keyCount > 0 && (keyCount === 1 ? '1 key' : `${keyCount} keys`)}
           {piped.startedAt > 0n && (
             <>
-              started <Time at={piped.startedAt} />
+              {keyCount > 0 && ', '}started <Time at={piped.startedAt} />
             </>
           )}
         </span>

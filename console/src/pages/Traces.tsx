@@ -112,7 +112,7 @@ function NoTrace({ isFiltered }: { isFiltered: boolean }): ReactNode {
           <p>
             A trace leads from a commit of your program to what it deployed. A build begins one when it calls <code>RegisterEvent</code> of the API with the hash and the address of its commit. Deployments join it whose own commit has the line:
           </p>
-          <pre className="text-block example" tabIndex={0} aria-label="The line of a commit message">
+          <pre className="text-block wrap example" tabIndex={0} aria-label="The line of a commit message">
             Pipecd-Dev-Trace-Trigger-Commit-Hash: HASH
           </pre>
         </Empty>
