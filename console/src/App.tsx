@@ -18,6 +18,8 @@ const Pipeds = lazy(() => import('./pages/Pipeds').then((page) => ({ default: pa
 const Settings = lazy(() => import('./pages/settings/Settings').then((page) => ({ default: page.Settings })))
 const Chains = lazy(() => import('./pages/Chains').then((page) => ({ default: page.Chains })))
 const Events = lazy(() => import('./pages/Events').then((page) => ({ default: page.Events })))
+const Traces = lazy(() => import('./pages/Traces').then((page) => ({ default: page.Traces })))
+const Previews = lazy(() => import('./pages/Previews').then((page) => ({ default: page.Previews })))
 const Audit = lazy(() => import('./pages/Audit').then((page) => ({ default: page.Audit })))
 const Insights = lazy(() => import('./pages/Insights').then((page) => ({ default: page.Insights })))
 
@@ -32,6 +34,8 @@ const PAGES: [string, (parts: Parts) => ReactNode][] = [
   ['/pipeds', () => <Pipeds />],
   ['/chains', () => <Chains />],
   ['/events', () => <Events />],
+  ['/traces', () => <Traces />],
+  ['/previews', () => <Previews />],
   ['/insights', () => <Insights />],
   ['/audit', () => <Audit />],
   ['/settings', () => <Settings part="" />],

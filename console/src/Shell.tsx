@@ -27,6 +27,8 @@ export const PLACES: Place[] = [
   { to: '/pipeds', name: 'Pipeds', icon: 'agents', method: 'PipedService/ListPipeds', key: 'p' },
   { to: '/chains', name: 'Chains', icon: 'chain', method: 'WebService/ListDeploymentChains', key: 'c' },
   { to: '/events', name: 'Events', icon: 'bell', method: 'WebService/ListEvents', key: 'e' },
+  { to: '/traces', name: 'Traces', icon: 'git', method: 'WebService/ListDeploymentTraces', key: 't' },
+  { to: '/previews', name: 'Previews', icon: 'differs', method: 'APIService/GetPlanPreviewResults', key: 'v' },
   { to: '/insights', name: 'Insights', icon: 'chart', method: 'WebService/GetInsightData', key: 'i' },
   { to: '/audit', name: 'Audit', icon: 'book', method: 'ProjectService/ListAudit', key: 'u' },
   { to: '/settings', name: 'Settings', icon: 'settings', method: 'WebService/GetProject', key: 's' },

@@ -45,7 +45,7 @@ def test_a_link_signs_in_once(visitor: MakeVisitor, site: ConsoleSite) -> None:
 def test_a_deployment_is_followed_and_a_second_person_approves(
     visitor: MakeVisitor, site: ConsoleSite
 ) -> None:
-    """Names, commit messages and log lines stay text, whatever they say."""
+    """Labels, descriptions, comments, commit messages and log lines stay text."""
     gate = site.folder / "gate"
     loud = script(
         f"printf '\\033[31mred\\033[0m\\n'; echo 'needle {PAYLOAD}'; seq 1 300; "
@@ -53,8 +53,8 @@ def test_a_deployment_is_followed_and_a_second_person_approves(
     )
     site.add(
         "hello",
-        [loud, APPROVAL, script("echo published")],
-        labels={"team": "<b>bold<b>"},
+        [{**loud, "desc": PAYLOAD}, APPROVAL, script("echo published")],
+        labels={"team": PAYLOAD},
         message=f"Say {PAYLOAD} hello",
     )
     first, second = visitor(), visitor()
@@ -64,7 +64,8 @@ def test_a_deployment_is_followed_and_a_second_person_approves(
     page = first.page
     page.get_by_role("link", name="hello").first.click()
     expect(page.get_by_role("heading", name=f"Say {PAYLOAD} hello")).to_be_visible()
-    expect(page.get_by_text("team: <b>bold<b>").first).to_be_visible()
+    expect(page.get_by_text(f"team: {PAYLOAD}").first).to_be_visible()
+    expect(first.stage("SCRIPT_RUN", "STAGE_RUNNING")).to_contain_text(PAYLOAD)
 
     lines = page.locator(".log-line")
     expect(lines.filter(has_text=re.compile(r"^\s*\d+300$"))).to_be_visible()
@@ -76,15 +77,16 @@ def test_a_deployment_is_followed_and_a_second_person_approves(
     expect(page.get_by_text("1 of 2")).to_be_visible()
     expect(lines.filter(has_text=f"needle {PAYLOAD}").last).to_be_visible()
     expect(page.locator(".log-text .fg-1", has_text="red")).to_be_visible()
-    assert page.evaluate("window.stolen") is None
 
     second.page.goto(site.make_link())
     expect(second.page.locator("#connection")).to_be_attached()
     second.page.goto(page.url)
     second.page.get_by_role("button", name="Approve").click()
-    second.confirm("Approve", Comment="looks good")
+    second.confirm("Approve", Comment=f"looks good {PAYLOAD}")
     first.expect_deployment("DEPLOYMENT_SUCCESS")
-    expect(page.get_by_text("looks good").first).to_be_visible()
+    expect(page.get_by_text(f"looks good {PAYLOAD}").first).to_be_visible()
+    for each in (page, second.page):
+        assert each.evaluate("window.stolen") is None
 
 
 def test_a_line_has_an_address(visitor: MakeVisitor, site: ConsoleSite) -> None:
@@ -153,7 +155,7 @@ def test_drift_shows_with_its_difference(visitor: MakeVisitor, site: ConsoleSite
         [],
         files={"public/index.html": "<h1>hello</h1>\n"},
         flags=["--deploy-target", "files=east"],
-        plugins={"files": {"source": "public"}},
+        plugins={"files": {"source": "public", "into": "website"}},
     )
     person = visitor()
     person.open(f"/applications/{application}")
@@ -161,14 +163,15 @@ def test_drift_shows_with_its_difference(visitor: MakeVisitor, site: ConsoleSite
     expect(person.page.get_by_text("In sync").first).to_be_visible()
     tree = person.page.get_by_role("region", name="What runs")
     expect(tree.get_by_role("button", name="index.html")).to_be_visible()
-    deployed = next((site.folder / "sites" / "east").rglob("index.html"))
+    deployed = next((site.folder / "sites" / "east" / "website").rglob("index.html"))
     deployed.chmod(0o644)
-    deployed.write_text("<h1>changed by hand</h1>\n")
+    deployed.write_text(f"<h1>changed by hand {PAYLOAD}</h1>\n")
 
     expect(person.page.locator("[data-sync=OUT_OF_SYNC]")).to_be_visible()
-    expect(person.page.locator(".diff-line.removed", has_text="changed by hand")).to_be_visible()
+    expect(person.page.locator(".diff-line.removed", has_text=PAYLOAD)).to_be_visible()
     tree.get_by_role("button", name="index.html").click()
     expect(person.page.get_by_role("dialog", name="index.html")).to_be_visible()
+    assert person.page.evaluate("window.stolen") is None
 
 
 def test_an_application_that_git_offers_is_added(visitor: MakeVisitor, site: ConsoleSite) -> None:

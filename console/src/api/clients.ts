@@ -43,7 +43,7 @@ function makeKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-const transport = createGrpcWebTransport({
+export const transport = createGrpcWebTransport({
   baseUrl: location.origin,
   interceptors: [watchSession, addIdempotencyKey],
   defaultTimeoutMs: 30_000,

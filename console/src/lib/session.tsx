@@ -62,11 +62,14 @@ export function SessionProvider({ children }: { children: ReactNode }): ReactNod
   return <Context.Provider value={value}>{children}</Context.Provider>
 }
 
+/** Services of other packages than our own. */
+const PACKAGES: Record<string, string> = { WebService: 'grpc.service.webservice', APIService: 'grpc.service.apiservice' }
+
 function makeSession(rights: GetMyRightsResponse): Session {
   const calls = new Map(rights.calls.map((call) => [call.method, call.labelSets.map((set) => set.labels)]))
   function can(method: string, labels?: Record<string, string>): boolean {
-    const prefix = method.startsWith('WebService/') ? 'grpc.service.webservice.' : 'pipecd.api.v1.'
-    const sets = calls.get(prefix + method)
+    const prefix = PACKAGES[method.split('/')[0] ?? ''] ?? 'pipecd.api.v1'
+    const sets = calls.get(`${prefix}.${method}`)
     if (!sets) return false
     if (sets.length === 0 || labels === undefined) return true
     return sets.some((set) => Object.entries(set).every(([key, value]) => labels[key] === value))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One application: how it is, what runs, what differs from git, what was deployed, and what can be done.
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
 import { applications, pipeds, web } from '../api/clients'
 import { type Application as Entity, ApplicationSyncStatus } from '../api/gen/pipecd_wire/model/application_pb'
 import { SyncStrategy } from '../api/gen/pipecd_wire/model/common_pb'
@@ -14,6 +14,7 @@ import { type Session, useSession } from '../lib/session'
 import { deleteApplication, deploy, freeze, liftFreeze, releaseHold, releasePin, switchApplication } from '../model/applicationActions'
 import { showSync } from '../model/status'
 import { Copy, DiffView, ErrorBox, Hash, Labels, Loading, Menu, type MenuItem, Panel, Status, Time, useTitle } from '../ui/basics'
+import { EditApplication } from '../ui/EditApplication'
 import { Icon } from '../ui/icons'
 import { LiveTree } from '../ui/LiveTree'
 import { chooseRollBack } from '../ui/RollBack'
@@ -79,12 +80,14 @@ function Actions({ application, control, session }: PartProps): ReactNode {
   const mayDeploy = session.can('ApplicationService/SyncApplication', labels) && !application.disabled
   const mayUpdate = session.can('WebService/DisableApplication', labels)
   const last = application.mostRecentlySuccessfulDeployment
+  const [isEditing, setEditing] = useState(false)
   const items: MenuItem[] = []
   if (mayDeploy) {
     items.push({ label: 'Deploy at once (quick sync)', icon: 'deploys', act: () => deploy(application, SyncStrategy.QUICK_SYNC) })
     items.push({ label: 'Deploy through the pipeline', icon: 'deploys', act: () => deploy(application, SyncStrategy.PIPELINE) })
   }
   if (session.can('ApplicationService/SetFreeze', labels) && !control?.freeze) items.push({ label: 'Freeze', icon: 'snow', act: () => freeze(application) })
+  if (session.can('WebService/UpdateApplication', labels) && session.can('PipedService/ListPipeds')) items.push({ label: 'Change its piped, targets or file', icon: 'settings', act: () => setEditing(true) })
   if (mayUpdate) items.push({ label: application.disabled ? 'Enable' : 'Disable', icon: application.disabled ? 'check' : 'ban', act: () => switchApplication(application) })
   if (session.can('WebService/DeleteApplication', labels)) items.push({ label: 'Delete', icon: 'close', isDangerous: true, act: () => deleteApplication(application) })
   return (
@@ -100,6 +103,7 @@ function Actions({ application, control, session }: PartProps): ReactNode {
         </Link>
       )}
       <Menu label={`More for ${application.name}`} items={items} />
+      {isEditing && <EditApplication application={application} onClose={() => setEditing(false)} />}
     </div>
   )
 }

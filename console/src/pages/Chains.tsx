@@ -12,6 +12,13 @@ import { toastError } from '../ui/dialogs'
 
 const PAGE = 30
 
+const EXAMPLE = `spec:
+  postSync:
+    chain:
+      applications:
+        - name: database
+        - labels: {env: staging}`
+
 export function Chains(): ReactNode {
   useTitle('Chains')
   const { data, error, again } = useQuery('chains', () => web.listDeploymentChains({ pageSize: PAGE }), ofKinds(Kind.DEPLOYMENT_CHAIN))
@@ -34,10 +41,12 @@ export function Chains(): ReactNode {
       <h1>Chains</h1>
       {all.length === 0 && (
         <div className="panel">
-          <Empty title="There is no chain yet">
-            <p>
-              An application whose file names others under <code>postSync.chain</code> deploys them after itself, block after block.
-            </p>
+          <Empty title="There is no chain yet" command="pipectl chain list">
+            <p>An application can deploy others after itself, one block after the other. Its file names them:</p>
+            <pre className="text-block example" tabIndex={0} aria-label="A chain in an application file">
+              {EXAMPLE}
+            </pre>
+            <p>The next time it is deployed, its chain shows here, and in a terminal:</p>
           </Empty>
         </div>
       )}
@@ -56,6 +65,7 @@ export function Chains(): ReactNode {
                 <h3>
                   <span className="soft">{index + 1}</span> <Status shown={showChain(block.status)} />
                 </h3>
+                {block.nodes.length === 0 && <p className="soft small">no application</p>}
                 <ul className="stack">
                   {block.nodes.map((node) => (
                     <li key={node.applicationRef?.applicationId}>

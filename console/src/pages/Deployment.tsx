@@ -209,7 +209,8 @@ function Waits({ waits, deployment, session }: { waits: Wait[]; deployment: Enti
 
 /** Is there a button for what the hint says? */
 function isOffered(wait: Wait, session: Session, deployment: Entity): boolean {
-  return wait.kind === Wait_Kind.APPROVAL && wait.isForCaller && session.can('DeploymentService/ApproveStage', deployment.labels)
+  const method = wait.kind === Wait_Kind.APPROVAL ? 'ApproveStage' : wait.kind === Wait_Kind.DECISION ? 'RetryStage' : undefined
+  return method !== undefined && wait.isForCaller && session.can(`DeploymentService/${method}`, deployment.labels)
 }
 
 function Content({ deployment, record, session }: { deployment: Entity; record: DeploymentRecord | undefined; session: Session }): ReactNode {

@@ -5,12 +5,17 @@ import { web } from '../api/clients'
 import { type Event, EventStatus } from '../api/gen/pipecd_wire/model/event_pb'
 import { Kind, ofKinds } from '../lib/concerns'
 import { useQuery } from '../lib/query'
-import { useSearch } from '../lib/router'
+import { Link, useSearch } from '../lib/router'
 import { showEvent } from '../model/status'
 import { Empty, ErrorBox, Hash, Labels, Loading, SearchBox, Status, Time, useTitle } from '../ui/basics'
 import { toastError } from '../ui/dialogs'
 
 const PAGE = 50
+const EXAMPLE = `spec:
+  postSync:
+    events:
+      - name: shop-deployed
+        data: "{{ .commit }}"`
 const CHOICES: [string, EventStatus][] = [
   ['waiting', EventStatus.EVENT_NOT_HANDLED],
   ['handled', EventStatus.EVENT_SUCCESS],
@@ -66,9 +71,7 @@ function EventList({ options }: { options: { name: string; statuses: EventStatus
   return (
     <div className="panel">
       {all.length === 0 ? (
-        <Empty title="No event is like that" command="pipectl event register --help">
-          <p>An event tells that something is new, such as an image; a piped then writes it into git.</p>
-        </Empty>
+        <NoEvent isFiltered={options.name !== '' || options.statuses.length > 0} />
       ) : (
         <table className="stacked">
           <thead>
@@ -110,5 +113,24 @@ function EventList({ options }: { options: { name: string; statuses: EventStatus
         </footer>
       )}
     </div>
+  )
+}
+
+function NoEvent({ isFiltered }: { isFiltered: boolean }): ReactNode {
+  if (isFiltered)
+    return (
+      <Empty title="No event is like that">
+        <p>
+          There may be others: <Link to="/events">show all events</Link>.
+        </p>
+      </Empty>
+    )
+  return (
+    <Empty title="There is no event yet">
+      <p>An event tells others that something is new. An application registers one after each deployment that succeeds, when its file says so:</p>
+      <pre className="text-block example" tabIndex={0} aria-label="An event in an application file">
+        {EXAMPLE}
+      </pre>
+    </Empty>
   )
 }

@@ -190,7 +190,7 @@ function Welcome({ hasPiped }: { hasPiped: boolean }): ReactNode {
         ) : (
           <>
             <p>A piped is the agent that deploys. Register one, then start it next to what it deploys to:</p>
-            <Command text="pipectl piped add NAME" />
+            <Command text="pipectl piped register --name NAME" />
           </>
         )}
       </Empty>

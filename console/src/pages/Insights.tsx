@@ -29,10 +29,10 @@ const percent = (value: number): string => `${Math.round(value * 100)} %`
 const count = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 })
 
 const MEASURES: Measure[] = [
-  { kind: InsightMetricsKind.DEPLOYMENT_FREQUENCY, title: 'Deployment frequency', explanation: 'deployments a day', format: count, sum: true, none: 'none' },
-  { kind: InsightMetricsKind.CHANGE_FAILURE_RATE, title: 'Change failure rate', explanation: 'share of deployments that failed', format: percent, sum: false, none: 'no failure' },
-  { kind: InsightMetricsKind.LEAD_TIME, title: 'Lead time', explanation: 'from the commit to its deployment', format: formatDuration, sum: false, none: 'no data yet' },
-  { kind: InsightMetricsKind.MTTR, title: 'Time to repair', explanation: 'from a failure to the next success', format: formatDuration, sum: false, none: 'no repair' },
+  { kind: InsightMetricsKind.DEPLOYMENT_FREQUENCY, title: 'Deployment frequency', explanation: 'deployments a day', format: count, sum: true, none: 'No deployment' },
+  { kind: InsightMetricsKind.CHANGE_FAILURE_RATE, title: 'Change failure rate', explanation: 'share of deployments that failed', format: percent, sum: false, none: 'No failure' },
+  { kind: InsightMetricsKind.LEAD_TIME, title: 'Lead time', explanation: 'from the commit to its deployment', format: formatDuration, sum: false, none: 'No data yet' },
+  { kind: InsightMetricsKind.MTTR, title: 'Time to repair', explanation: 'from a failure to the next success', format: formatDuration, sum: false, none: 'No repair' },
 ]
 
 export function Insights(): ReactNode {
@@ -85,9 +85,10 @@ function Chart({ measure, days }: { measure: Measure; days: number }): ReactNode
           <Loading />
         ) : (
           <>
-            <p>
-              <b className="big">{figure === undefined ? measure.none : measure.format(figure)}</b> <span className="soft">{measure.explanation}</span>
-            </p>
+            <div>
+              <p className={figure === undefined ? 'big soft' : 'big strong'}>{figure === undefined ? measure.none : measure.format(figure)}</p>
+              <p className="soft">{measure.explanation}</p>
+            </div>
             {values.length > 0 && <Bars points={points} measure={measure} />}
           </>
         )}

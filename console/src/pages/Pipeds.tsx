@@ -46,7 +46,7 @@ export function Pipeds(): ReactNode {
       )}
       {all.length === 0 && (
         <div className="panel">
-          <Empty title="There is no piped yet" command="pipectl piped add NAME">
+          <Empty title={hidden > 0 ? 'Every piped is disabled' : 'There is no piped yet'} command="pipectl piped register --name NAME">
             <p>A piped is the agent that deploys. It runs next to what it deploys to and needs no open port.</p>
           </Empty>
         </div>
@@ -110,10 +110,10 @@ function PipedPanel({ item, session, keyCount, onKey }: { item: Item; session: S
         </span>
         <Copy text={piped.id} what="the id" />
         <span>
-          {keyCount > 0 && (keyCount === 1 ? '1 key, ' : `${keyCount} keys, `)}
+          {keyCount > 0 && (keyCount === 1 ? '1 key' : `${keyCount} keys`)}
           {piped.startedAt > 0n && (
             <>
-              started <Time at={piped.startedAt} />
+              {keyCount > 0 && ', '}started <Time at={piped.startedAt} />
             </>
           )}
         </span>

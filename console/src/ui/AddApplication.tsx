@@ -8,6 +8,7 @@ import { useQuery } from '../lib/query'
 import { navigate } from '../lib/router'
 import { Empty, Labels } from './basics'
 import { Dialog, toast } from './dialogs'
+import { groupTargets, listTargets, TargetChoice } from './TargetChoice'
 
 export function AddApplication({ offered, onClose }: { offered: ApplicationInfo[]; onClose: () => void }): ReactNode {
   const [chosen, setChosen] = useState<ApplicationInfo>()
@@ -57,11 +58,9 @@ function Confirm({ info, onBack, onClose }: { info: ApplicationInfo; onBack: () 
   const [targets, setTargets] = useState<string[]>([])
   const [error, setError] = useState('')
   const [isBusy, setBusy] = useState(false)
-  const offered = (piped?.plugins ?? []).flatMap((plugin) => plugin.deployTargets.map((target) => ({ plugin: plugin.name, target, word: `${plugin.name}/${target}` })))
+  const offered = listTargets(piped?.plugins ?? [])
   async function add(): Promise<void> {
     setBusy(true)
-    const byPlugin: Record<string, { deployTargets: string[] }> = {}
-    for (const each of offered.filter(({ word }) => targets.includes(word))) (byPlugin[each.plugin] ??= { deployTargets: [] }).deployTargets.push(each.target)
     try {
       const made = await applications.addApplication({
         name: info.name,
@@ -69,7 +68,7 @@ function Confirm({ info, onBack, onClose }: { info: ApplicationInfo; onBack: () 
         gitPath: { repo: { id: info.repoId }, path: info.path, configFilename: info.configFilename },
         description: info.description,
         labels: info.labels,
-        deployTargetsByPlugin: byPlugin,
+        deployTargetsByPlugin: groupTargets(offered, targets),
       })
       toast(`${info.name} is added. Its first deployment begins by itself.`)
       onClose()
@@ -84,17 +83,7 @@ function Confirm({ info, onBack, onClose }: { info: ApplicationInfo; onBack: () 
       <p>
         {piped?.name ?? 'Its piped'} deploys it from <code>{info.path}</code> at once, and then each commit that changes it.
       </p>
-      {offered.length > 0 && (
-        <fieldset>
-          <legend>Where to (for plugins that have deploy targets)</legend>
-          {offered.map(({ word, target, plugin }) => (
-            <label className="check" key={word}>
-              <input type="checkbox" checked={targets.includes(word)} onChange={() => setTargets(targets.includes(word) ? targets.filter((each) => each !== word) : [...targets, word])} />
-              {target} <span className="soft">({plugin})</span>
-            </label>
-          ))}
-        </fieldset>
-      )}
+      <TargetChoice offered={offered} chosen={targets} onChange={setTargets} />
       {error && (
         <p className="bad" role="alert">
           {error}

@@ -19,7 +19,7 @@ export class CrashGuard extends Component<Props, { message: string }> {
       <div className="page">
         <div className="notice bad" role="alert">
           <h2>This page has a fault</h2>
-          <p>It is the console's, not yours. Nothing was changed by it. pipectl does everything that the console does.</p>
+          <p>It is the console's, not yours. Nothing was changed by it. Meanwhile, pipectl works in a terminal.</p>
           <p>
             <code>{this.state.message}</code>
           </p>

@@ -54,13 +54,13 @@ export function ApiKeys(): ReactNode {
               <tr key={each?.id}>
                 <td className="first strong">{each?.name}</td>
                 <td>{ROLES[each?.role ?? 0]}</td>
-                <td className="soft">
+                <td className="soft" data-label="Made">
                   <Time at={each?.createdAt} /> by {each?.creator}
                 </td>
-                <td className="soft">
+                <td className="soft" data-label="Last used">
                   <Time at={each?.lastUsedAt} none="never used" />
                 </td>
-                <td className="soft">
+                <td className="soft" data-label="Ends">
                   <Time at={expiresAt} none="never" />
                 </td>
                 <td className="actions">

@@ -3,13 +3,14 @@
 import { type FormEvent, type ReactNode, useState } from 'react'
 import { web } from '../../api/clients'
 import { explainShortly } from '../../api/errors'
-import { type Project, ProjectRBACPolicy_Action as Action, type ProjectRBACRole, ProjectRBACResource_ResourceType as Resource, ProjectSSOConfig_Provider } from '../../api/gen/pipecd_wire/model/project_pb'
+import { type Project, type ProjectRBACRole, ProjectSSOConfig_Provider } from '../../api/gen/pipecd_wire/model/project_pb'
 import { Kind, ofKinds } from '../../lib/concerns'
 import { useQuery } from '../../lib/query'
 import { useSession } from '../../lib/session'
-import { Empty, ErrorBox, Labels, Loading, Panel, Status } from '../../ui/basics'
+import { Empty, ErrorBox, Loading, Panel, Status } from '../../ui/basics'
 import { ask, Dialog, toast } from '../../ui/dialogs'
 import { Icon } from '../../ui/icons'
+import { Roles } from './Roles'
 
 export function Members(): ReactNode {
   const { data, error, again } = useQuery('project', () => web.getProject({}), ofKinds(Kind.PROJECT))
@@ -138,142 +139,6 @@ function AddGroup({ roles, onClose, again }: { roles: ProjectRBACRole[]; onClose
           </button>
           <button type="submit" className="primary" disabled={group.trim() === ''}>
             Give the role
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  )
-}
-
-function formatAll<T extends number>(values: readonly T[], names: Record<number, string>): string {
-  return values.map((value) => (names[value] ?? '?').toLowerCase().replaceAll('_', ' ')).join(', ')
-}
-
-function Roles({ project, again }: Props): ReactNode {
-  const session = useSession()
-  const [isAdding, setAdding] = useState(false)
-  return (
-    <Panel
-      title="Roles"
-      count={project.rbacRoles.length}
-      actions={
-        session.can('WebService/AddProjectRBACRole') && (
-          <button type="button" onClick={() => setAdding(true)}>
-            <Icon name="plus" /> Make a role
-          </button>
-        )
-      }
-    >
-      <ul className="list">
-        {project.rbacRoles.map((role) => (
-          <li key={role.name}>
-            <div className="row">
-              <span className="strong">{role.name}</span>
-              {role.isBuiltin && <span className="soft small">comes with PipeCD</span>}
-              {!role.isBuiltin && session.can('WebService/DeleteProjectRBACRole') && (
-                <button
-                  type="button"
-                  className="plain push"
-                  aria-label={`Delete the role ${role.name}`}
-                  onClick={() =>
-                    ask({
-                      title: `Delete the role ${role.name}?`,
-                      text: <p>Groups that have it lose its rights at once.</p>,
-                      action: 'Delete the role',
-                      isDangerous: true,
-                      act: async () => {
-                        await web.deleteProjectRBACRole({ name: role.name })
-                        again()
-                      },
-                    })
-                  }
-                >
-                  Delete
-                </button>
-              )}
-            </div>
-            {role.policies.map((policy, index) => (
-              <p className="soft small" key={index}>
-                {formatAll(policy.actions, Action)} of {formatAll(policy.resources.map((each) => each.type), Resource)} {policy.resources.map((each, at) => <Labels key={at} labels={each.labels} />)}
-              </p>
-            ))}
-          </li>
-        ))}
-      </ul>
-      {isAdding && <AddRole onClose={() => setAdding(false)} again={again} />}
-    </Panel>
-  )
-}
-
-const RESOURCES = [Resource.APPLICATION, Resource.DEPLOYMENT, Resource.EVENT, Resource.PIPED, Resource.DEPLOYMENT_CHAIN, Resource.PROJECT, Resource.API_KEY, Resource.INSIGHT]
-const ACTIONS = [Action.GET, Action.LIST, Action.CREATE, Action.UPDATE, Action.DELETE]
-
-function AddRole({ onClose, again }: { onClose: () => void; again: () => void }): ReactNode {
-  const [name, setName] = useState('')
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
-  const [error, setError] = useState('')
-  function toggle(resource: Resource, action: Action): void {
-    const key = `${resource}/${action}`
-    const next = new Set(chosen)
-    if (!next.delete(key)) next.add(key)
-    setChosen(next)
-  }
-  async function submit(event: FormEvent): Promise<void> {
-    event.preventDefault()
-    const policies = RESOURCES.map((type) => ({ resources: [{ type }], actions: ACTIONS.filter((action) => chosen.has(`${type}/${action}`)) })).filter((policy) => policy.actions.length > 0)
-    try {
-      await web.addProjectRBACRole({ name: name.trim(), policies })
-      again()
-      onClose()
-      toast(`The role ${name.trim()} is made.`)
-    } catch (failure) {
-      setError(explainShortly(failure))
-    }
-  }
-  return (
-    <Dialog title="Make a role" onClose={onClose} isWide>
-      <form onSubmit={(event) => void submit(event)}>
-        <label className="field">
-          Name
-          <input value={name} onChange={(event) => setName(event.target.value)} required autoFocus />
-        </label>
-        <div className="scroll-x">
-          <table className="choices">
-            <thead>
-              <tr>
-                <th scope="col">May</th>
-                {ACTIONS.map((action) => (
-                  <th scope="col" key={action}>
-                    {Action[action].toLowerCase()}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {RESOURCES.map((resource) => (
-                <tr key={resource}>
-                  <th scope="row">{formatAll([resource], Resource)}</th>
-                  {ACTIONS.map((action) => (
-                    <td key={action}>
-                      <input type="checkbox" aria-label={`${Action[action].toLowerCase()} of ${formatAll([resource], Resource)}`} checked={chosen.has(`${resource}/${action}`)} onChange={() => toggle(resource, action)} />
-                    </td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-        {error && (
-          <p className="bad" role="alert">
-            {error}
-          </p>
-        )}
-        <div className="buttons">
-          <button type="button" onClick={onClose}>
-            Back
-          </button>
-          <button type="submit" className="primary" disabled={name.trim() === '' || chosen.size === 0}>
-            Make the role
           </button>
         </div>
       </form>

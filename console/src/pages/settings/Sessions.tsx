@@ -45,7 +45,7 @@ export function Sessions(): ReactNode {
               <td className="soft agent">
                 <span className="clamp">{session.userAgent}</span>
               </td>
-              <td className="soft">
+              <td className="soft" data-label="Ends">
                 <Time at={session.expiresAt} />
               </td>
               <td className="actions">

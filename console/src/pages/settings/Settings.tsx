@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of the project, a page for each.
-import type { ReactNode } from 'react'
+import { type ReactNode, useEffect, useRef } from 'react'
 import { Link } from '../../lib/router'
 import { type Session, useSession } from '../../lib/session'
 import { Empty, useTitle } from '../../ui/basics'
@@ -34,10 +34,13 @@ export function Settings({ part: wanted }: { part: string }): ReactNode {
   const parts = listParts(session)
   const part = wanted ? parts.find((each) => each.path === wanted) : parts[0]
   useTitle(part?.name ?? 'Settings')
+  const tabs = useRef<HTMLElement>(null)
+  // On a phone the tabs are wider than the page: the one that is open is in sight.
+  useEffect(() => tabs.current?.querySelector('[aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' }), [part])
   return (
     <div className="stack wide">
       <h1>Settings</h1>
-      <nav className="tabs" aria-label="Settings">
+      <nav className="tabs" aria-label="Settings" ref={tabs}>
         {parts.map((each) => (
           <Link key={each.path} to={`/settings/${each.path}`} aria-current={each === part ? 'page' : undefined}>
             {each.name}
