@@ -128,13 +128,12 @@ async def counting(address: str) -> AsyncIterator[tuple[Wire, str]]:
 
 async def sign_in(browser: Browser, data_folder: Path) -> tuple[str, Any]:
     """Opens a one-time link; returns the address of the console, and what a browser keeps."""
-    command = [BIN / "pipecd", "sign-in-link", "--project", "default", "--data-dir", data_folder]
-    made = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, check=True
-    )
+    command = ["sign-in-link", "--project", "default", "--data-dir", str(data_folder)]
+    asked = await asyncio.create_subprocess_exec(BIN / "pipecd", *command, stdout=subprocess.PIPE)
+    link, _ = await asked.communicate()
     context = await browser.new_context()
     try:
-        page = await open_page(context, made.stdout.strip())
+        page = await open_page(context, link.decode().strip())
         await page.wait_for_selector(ONLINE, state="attached")
         return str(await page.evaluate("location.origin")), await context.storage_state()
     finally:

@@ -173,7 +173,7 @@ def run_quickstart(folder: Path) -> Iterator[Quickstart]:
     """A quickstart that nobody had before, and that is gone afterwards."""
     if folder.exists():
         raise SystemExit(f"there is a {folder} already: remove it first")
-    command = [BIN / "pipecd", "quickstart", "--data-dir", folder]
+    command = [str(BIN / "pipecd"), "quickstart", "--data-dir", str(folder)]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         try:
