@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,8 +169,7 @@ class Quickstart:
 
     def make_link(self) -> str:
         arguments = ["quickstart", "--data-dir", str(self._folder), "--link"]
-        # The console calls who opens it by the name that the person has on this machine.
-        return run([str(BIN / "pipecd"), *arguments], env={**os.environ, "LOGNAME": "ada"}).strip()
+        return run([str(BIN / "pipecd"), *arguments]).strip()
 
 
 def main() -> int:
@@ -202,7 +201,14 @@ def run_quickstart(folder: Path) -> Iterator[Quickstart]:
         raise SystemExit(f"there is a {folder} already: remove it first")
     command = [str(BIN / "pipecd"), "quickstart", "--data-dir", str(folder)]
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        process = subprocess.Popen(
+            command,
+            # The console calls who opens a link by the name that the server's user has here.
+            env={**os.environ, "LOGNAME": "ada"},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+        )
         try:
             for _ in polls("the quickstart is not ready"):
                 if process.poll() is not None:
@@ -332,9 +338,9 @@ def polls(failure: str) -> Iterator[None]:
     raise SystemExit(failure)
 
 
-def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+def run(command: Sequence[str]) -> str:
     done = subprocess.run(
-        command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        command, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
     )
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
