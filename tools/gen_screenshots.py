@@ -156,7 +156,9 @@ class Quickstart:
             listed = json.loads(self.pipectl("deployment", "list", "--app-name", application))
             for deployment in listed.get("deployments", []):
                 found: dict[str, Any] = deployment
-                states = {f"{each['name']} {each['status_name']}" for each in found["stages"]}
+                states = {
+                    f"{each['name']} {each['status_name']}" for each in found.get("stages", [])
+                }
                 if found["trigger"]["commit"]["message"] == message and (
                     status in states | {found["status_name"]}
                 ):
