@@ -73,7 +73,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart browser console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs proto pins metadata dist
+.PHONY: help setup quickstart browser console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -154,6 +154,9 @@ docs: setup ## build the generated reference, and what follows from plugins/
 	$(BIN)/python tools/gen_schemas.py
 	$(BIN)/python tools/gen_docs.py
 	$(BIN)/python tools/gen_pictures.py
+
+screenshots: setup browser ## take the pictures of the console anew, of a quickstart
+	$(BIN)/python tools/gen_screenshots.py $(ARGS)
 
 pins: setup ## write the locks from constraints*.txt and tools/protoc.txt
 	$(BIN)/python tools/pin.py
