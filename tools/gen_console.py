@@ -15,7 +15,7 @@ import gen_wire
 CONSOLE = gen_wire.ROOT / "console"
 TARGET = CONSOLE / "src" / "api" / "gen"
 GENERATOR = CONSOLE / "node_modules" / ".bin" / "protoc-gen-es"
-SERVICES = ("pipecd_wire/webservice", "pipecd_wire/pipecd/api")
+SERVICES = ("pipecd_wire/webservice", "pipecd_wire/apiservice", "pipecd_wire/pipecd/api")
 """The folders of the services that the console calls; what they import is generated with them."""
 
 

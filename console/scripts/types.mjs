@@ -12,8 +12,5 @@ if (!existsSync(python)) {
   console.error(`there is no ${python}: run \`make setup\` first, or name a Python in PIPECD_PYTHON`)
   process.exit(1)
 }
-// The service of programs too: previews are asked of it.
-const program = 'import gen_console as own; own.SERVICES += ("pipecd_wire/apiservice",); raise SystemExit(own.main())'
-const environment = { ...process.env, PYTHONPATH: path.join(root, 'tools') }
-const done = spawnSync(python, ['-c', program], { stdio: 'inherit', env: environment })
+const done = spawnSync(python, [path.join(root, 'tools', 'gen_console.py')], { stdio: 'inherit' })
 process.exit(done.status ?? 1)
