@@ -10,6 +10,7 @@ shows the new page at once: its files come first, then the page that names them,
 """
 
 import argparse
+import fcntl
 import gzip
 import hashlib
 import json
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,14 +75,26 @@ def build(source: Path, target: Path, *, anew: bool) -> str:
     """Builds the console and puts it in its place; returns a sentence. Raises ConsoleBuildError."""
     if not (source / "package.json").is_file():
         raise ConsoleBuildError(f"there is no package.json in {str(source)!r}")
-    wanted = digest_sources(source)
-    if not anew and read_stamp(target) == wanted:
-        return f"the console in {target} is of these sources already"
-    node = find_node(source)
-    install_packages(node, source)
-    run(node, source, "run", "build")
-    count = publish(source / "dist", target, wanted)
+    with only_builder(source):
+        wanted = digest_sources(source)
+        if not anew and read_stamp(target) == wanted:
+            return f"the console in {target} is of these sources already"
+        node = find_node(source)
+        install_packages(node, source)
+        run(node, source, "run", "build")
+        count = publish(source / "dist", target, wanted)
     return f"built the console: {count} files in {target}"
+
+
+@contextmanager
+def only_builder(source: Path) -> Iterator[None]:
+    """Waits for another process that builds these sources: each empties the other one's folder."""
+    folder = os.open(source, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def digest_sources(source: Path) -> str:
