@@ -48,11 +48,10 @@ class Creator:
         return all(each.result() for each in created)
 
     async def _create(self, wanted: DeploymentRequest) -> bool:
-        open_ids = self._services.find_open(wanted.application.id)
         deployment = build_deployment(
             wanted,
             self._repository,
-            now=self._history.find_time(wanted.application, self._services.clock(), open_ids),
+            now=self._history.find_time(wanted.application, self._services.clock()),
         )
         try:
             async with self._calling:

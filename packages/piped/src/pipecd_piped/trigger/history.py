@@ -140,19 +140,15 @@ class TriggerHistory:
         """Note that no file of the application differs between its last deployment and head."""
         self._compared[application_id] = head.hash
 
-    def find_time(self, application: Application, now: float, open_ids: Collection[str]) -> int:
+    def find_time(self, application: Application, now: float) -> int:
         """Returns the time of creation for the next deployment of an application.
 
-        It is now, or later than that of the last one while that one is open: within a second, and
-        when the clock was set back, a newer deployment must not look older than the one whose place
-        it takes.
+        It is now, or later than that of the last one: within a second, and when the clock was set
+        back, a newer deployment must not look older than the one whose place it takes.
         """
         last = self._last.get(application.id)
-        told = application.most_recently_triggered_deployment
-        known = max(
-            last.created_at if last is not None and last.deployment_id in open_ids else 0,
-            told.started_at if told.deployment_id in open_ids else 0,
-        )
+        told = application.most_recently_triggered_deployment.started_at
+        known = max(last.created_at if last is not None else 0, told)
         this = max(1, int(now))
         return max(this, known + 1) if known - this < MOST_AHEAD_SECONDS else this
 
