@@ -19,6 +19,9 @@ interface Entry {
   detail: string
 }
 
+/** The order of the entry that it was created, which is the first. */
+const CREATED = -1
+
 const DID: Record<number, [string, IconName]> = {
   [StageAction_Kind.APPROVED]: ['approved', 'check'],
   [StageAction_Kind.SKIPPED]: ['skipped', 'skipped'],
@@ -30,7 +33,8 @@ const DID: Record<number, [string, IconName]> = {
 
 export function Timeline({ deployment, record, times }: { deployment: Deployment; record: DeploymentRecord | undefined; times: Map<string, StageTimes> }): ReactNode {
   const entries = [...listStages(deployment, times), ...listActions(deployment, record), ...listEnds(deployment)]
-  entries.sort((one, other) => one.at - other.at || one.order - other.order)
+  // A deployment is created later than the last one of its application, if need be by a second that has not passed yet.
+  entries.sort((one, other) => Number(other.order === CREATED) - Number(one.order === CREATED) || one.at - other.at || one.order - other.order)
   return (
     <Panel title="Timeline">
       <ol className="timeline">
@@ -56,7 +60,7 @@ export function Timeline({ deployment, record, times }: { deployment: Deployment
 function listEnds(deployment: Deployment): Entry[] {
   const trigger = deployment.trigger
   const by = trigger?.commander ? `${trigger.commander} asked for it` : `${trigger?.commit?.author ?? 'Somebody'} committed`
-  const begin: Entry = { at: Number(deployment.createdAt), order: -1, icon: 'git', tone: 'off', text: `Created: ${by}`, detail: trigger?.strategySummary ?? '' }
+  const begin: Entry = { at: Number(deployment.createdAt), order: CREATED, icon: 'git', tone: 'off', text: `Created: ${by}`, detail: trigger?.strategySummary ?? '' }
   if (!isCompleted(deployment.status)) return [begin]
   const shown = showDeployment(deployment.status)
   return [begin, { at: Number(deployment.completedAt), order: 1e6, icon: shown.icon, tone: shown.tone, text: `Deployment ${shown.word.toLowerCase()}`, detail: '' }]

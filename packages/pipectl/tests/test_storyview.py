@@ -84,3 +84,17 @@ def test_it_tells_what_was_refused_after_the_end() -> None:
     texts = [each.text for each in list_events(deployment, record, now=300)]
 
     assert texts[-1] == "the event 'a' was not registered: too long"
+
+
+def test_that_it_was_created_comes_first_whatever_the_clock_said() -> None:
+    """A second deployment of one second is created in the next one, and may be over before it."""
+    deployment = pb.Deployment(
+        created_at=101,
+        completed_at=100,
+        status=pb.DEPLOYMENT_SUCCESS,
+        stages=[stage(1, "SCRIPT_RUN", pb.STAGE_SUCCESS, 100)],
+    )
+
+    first = list_events(deployment, DeploymentRecord(), now=300)[0]
+
+    assert first.text == "created because of a commit"

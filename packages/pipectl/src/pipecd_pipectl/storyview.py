@@ -29,6 +29,10 @@ VERBS: Final = {
 }
 
 
+CREATED: Final = 0
+"""The order of the event that a deployment was created."""
+
+
 class StoryEvent(NamedTuple):
     """One thing that happened. Times have seconds: what causes comes before what is caused."""
 
@@ -62,14 +66,17 @@ def print_story(deployment: pb.Deployment, record: DeploymentRecord) -> None:
 def list_events(
     deployment: pb.Deployment, record: DeploymentRecord, now: float
 ) -> list[StoryEvent]:
-    """Returns what happened, in its order."""
-    return sorted(
-        [
-            *_list_ends(deployment, record),
-            *_list_stages(deployment, now),
-            *_list_actions(deployment, record),
-        ]
-    )
+    """Returns what happened, in its order: first of all, that it was created.
+
+    A deployment is created later than the last one of its application, if need be by a second that
+    has not passed yet.
+    """
+    events = [
+        *_list_ends(deployment, record),
+        *_list_stages(deployment, now),
+        *_list_actions(deployment, record),
+    ]
+    return sorted(events, key=lambda event: (event.order != CREATED, event))
 
 
 def _list_ends(deployment: pb.Deployment, record: DeploymentRecord) -> Iterator[StoryEvent]:
@@ -77,7 +84,7 @@ def _list_ends(deployment: pb.Deployment, record: DeploymentRecord) -> Iterator[
     said = f": {record.reason}" if record.reason else ""
     what = "roll-back asked for" if record.type == DeploymentRecord.ROLL_BACK else "asked for"
     begun = f"{what} by {by}{said}" if by else "created because of a commit"
-    yield StoryEvent(deployment.created_at, 0, begun)
+    yield StoryEvent(deployment.created_at, CREATED, begun)
     if is_completed(deployment.status):
         took = format_duration(deployment.completed_at - deployment.created_at)
         yield StoryEvent(
