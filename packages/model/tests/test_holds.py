@@ -6,8 +6,10 @@ import pytest
 from pipecd_model import holds
 from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2 as model
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.pipecd.control import control_pb2 as pb
 
+NONE = ApplicationDeploymentReference()
 BAD, NEWER = "bad" * 14, "new" * 14
 
 
@@ -23,7 +25,7 @@ def deployment(commit: str = BAD, status: int = model.DEPLOYMENT_FAILURE) -> mod
 
 
 def held(commit: str = BAD) -> pb.ApplicationControl:
-    found = holds.apply_completed(pb.ApplicationControl(), deployment(commit), None)
+    found = holds.apply_completed(pb.ApplicationControl(), deployment(commit), None, NONE)
     assert found is not None
     return found
 
@@ -35,7 +37,7 @@ def pinned() -> pb.ApplicationControl:
 
 @pytest.mark.parametrize("status", [model.DEPLOYMENT_FAILURE, model.DEPLOYMENT_CANCELLED])
 def test_a_commit_whose_deployment_ends_badly_is_held(status: int) -> None:
-    control = holds.apply_completed(pb.ApplicationControl(), deployment(status=status), None)
+    control = holds.apply_completed(pb.ApplicationControl(), deployment(status=status), None, NONE)
 
     assert control is not None
     assert control.application_id == "web"
@@ -49,11 +51,36 @@ def test_one_that_a_newer_one_replaced_holds_nothing() -> None:
     record = pb.DeploymentRecord(superseded_by="newer")
     cancelled = deployment(status=model.DEPLOYMENT_CANCELLED)
 
-    assert holds.apply_completed(pb.ApplicationControl(), cancelled, record) is None
+    assert holds.apply_completed(pb.ApplicationControl(), cancelled, record, NONE) is None
+
+
+@pytest.mark.parametrize("status", [model.DEPLOYMENT_FAILURE, model.DEPLOYMENT_CANCELLED])
+def test_one_that_ends_after_a_newer_commit_was_queued_holds_nothing(status: int) -> None:
+    newest = ApplicationDeploymentReference(
+        deployment_id="of-new", trigger=deployment(NEWER).trigger
+    )
+    ended = deployment(status=status)
+
+    assert holds.apply_completed(pb.ApplicationControl(), ended, None, newest) is None
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        ApplicationDeploymentReference(deployment_id="of-bad", trigger=deployment(BAD).trigger),
+        ApplicationDeploymentReference(deployment_id="again", trigger=deployment(BAD).trigger),
+    ],
+    ids=["itself", "another deployment of the same commit"],
+)
+def test_a_commit_is_held_that_is_the_newest_one(newest: ApplicationDeploymentReference) -> None:
+    control = holds.apply_completed(pb.ApplicationControl(), deployment(), None, newest)
+
+    assert control is not None
+    assert control.hold.commit_hash == BAD
 
 
 def test_a_newer_failure_replaces_the_hold() -> None:
-    control = holds.apply_completed(held(), deployment(NEWER), None)
+    control = holds.apply_completed(held(), deployment(NEWER), None, NONE)
 
     assert control is not None
     assert control.hold.commit_hash == NEWER
@@ -64,7 +91,7 @@ def test_a_success_ends_the_hold_and_nothing_else() -> None:
     before.pin.CopyFrom(pinned().pin)
     before.freeze.by = "bob"
 
-    control = holds.apply_completed(before, deployment(status=model.DEPLOYMENT_SUCCESS), None)
+    control = holds.apply_completed(before, deployment(status=model.DEPLOYMENT_SUCCESS), None, NONE)
 
     assert control is not None
     assert not control.HasField("hold")
@@ -76,8 +103,8 @@ def test_a_success_ends_the_hold_and_nothing_else() -> None:
 def test_a_success_without_a_hold_changes_nothing() -> None:
     success = deployment(status=model.DEPLOYMENT_SUCCESS)
 
-    assert holds.apply_completed(pb.ApplicationControl(), success, None) is None
-    assert holds.apply_completed(pinned(), success, None) is None
+    assert holds.apply_completed(pb.ApplicationControl(), success, None, NONE) is None
+    assert holds.apply_completed(pinned(), success, None, NONE) is None
 
 
 def test_a_deployment_of_another_commit_ends_the_hold() -> None:
@@ -120,7 +147,7 @@ def test_a_long_reason_is_cut() -> None:
     failed = deployment()
     failed.status_reason = "x" * 10_000
 
-    control = holds.apply_completed(pb.ApplicationControl(), failed, None)
+    control = holds.apply_completed(pb.ApplicationControl(), failed, None, NONE)
 
     assert control is not None
     assert len(control.hold.reason) == holds.MOST_REASON

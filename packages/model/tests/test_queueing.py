@@ -29,6 +29,7 @@ from pipecd_model.queueing import (
     find_passed,
     read_settings,
 )
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.deployment_pb2 import (
     DEPLOYMENT_CANCELLED,
     DEPLOYMENT_FAILURE,
@@ -336,7 +337,10 @@ def test_what_may_be_deployed_by_itself_after_every_end(end: str, is_pinned: boo
         )
         made = holds.apply_created(control, deployment) or control
         ended = holds.apply_completed(
-            made, deployment, DeploymentRecord(superseded_by=superseded_by)
+            made,
+            deployment,
+            DeploymentRecord(superseded_by=superseded_by),
+            ApplicationDeploymentReference(deployment_id="d1", trigger=deployment.trigger),
         )
         after = ended if ended is not None else made
 

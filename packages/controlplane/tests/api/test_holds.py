@@ -172,6 +172,19 @@ class TestHold:
 
         assert not (await world.control()).HasField("hold")
 
+    @pytest.mark.parametrize("status", [model.DEPLOYMENT_FAILURE, model.DEPLOYMENT_CANCELLED])
+    async def test_what_ends_while_a_newer_commit_waits_holds_nothing(
+        self, world: World, status: int
+    ) -> None:
+        running = await world.deploy(ONE, 0)
+        waiting = await world.deploy(TWO, 0)
+
+        await world.end(running, status)
+        assert not (await world.control()).HasField("hold")
+
+        await world.end(waiting, status)
+        assert (await world.control()).hold.commit_hash == TWO
+
     async def test_a_release_is_one_command_with_the_persons_name(self, world: World) -> None:
         failed = await world.deploy(ONE, model.DEPLOYMENT_FAILURE)
         extra: Pairs = [("pipecd-idempotency-key", "once")]

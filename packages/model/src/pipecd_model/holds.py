@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from pipecd_model.errors import StateError
 from pipecd_wire.model import deployment_pb2
-from pipecd_wire.model.application_pb2 import ApplicationSyncState
+from pipecd_wire.model.application_pb2 import (
+    ApplicationDeploymentReference,
+    ApplicationSyncState,
+)
 from pipecd_wire.pipecd.control import control_pb2 as pb
 
 WAITING = "newer commits wait: "
@@ -45,16 +48,19 @@ def apply_completed(
     control: pb.ApplicationControl,
     deployment: deployment_pb2.Deployment,
     record: pb.DeploymentRecord | None,
+    newest: ApplicationDeploymentReference,
 ) -> pb.ApplicationControl | None:
     """Returns the control once a deployment was completed; None when it stays as it is.
 
-    One that failed or was cancelled holds its commit, unless a newer one took its place. A success
-    ends every hold.
+    One that failed or was cancelled holds its commit, unless a newer one took its place, or waits
+    already: `newest` is the application's last deployment. A success ends every hold.
     """
     changed = _copy(control)
     if deployment.status == deployment_pb2.DEPLOYMENT_SUCCESS:
         changed.ClearField("hold")
-    elif deployment.status in _ENDED_BADLY and not (record and record.superseded_by):
+    elif deployment.status in _ENDED_BADLY and not (
+        (record and record.superseded_by) or _is_history(deployment, newest)
+    ):
         changed.hold.Clear()
         changed.hold.commit_hash = deployment.trigger.commit.hash
         changed.hold.deployment_id = deployment.id
@@ -100,6 +106,15 @@ def find_waiting(state: ApplicationSyncState) -> str:
 def is_empty(control: pb.ApplicationControl) -> bool:
     """Returns whether nothing applies to an application."""
     return not (control.HasField("hold") or control.HasField("pin") or control.HasField("freeze"))
+
+
+def _is_history(
+    deployment: deployment_pb2.Deployment, newest: ApplicationDeploymentReference
+) -> bool:
+    """Whether a deployment of another commit was created after this one."""
+    if newest.deployment_id in ("", deployment.id):
+        return False
+    return newest.trigger.commit.hash != deployment.trigger.commit.hash
 
 
 def _is_empty(before: pb.ApplicationControl, after: pb.ApplicationControl) -> bool:

@@ -83,6 +83,10 @@ class Entities(ABC, Generic[M]):
         row = await self._database.one(self._get, id=entity_id, project_id=project_id)
         return self._parse(row[0]) if row else None
 
+    async def find_in(self, view: View, project_id: str, entity_id: str) -> M | None:
+        row = await view.one(self._get, id=entity_id, project_id=project_id)
+        return self._parse(row[0]) if row else None
+
     async def get(self, project_id: str, entity_id: str) -> M:
         """Returns the entity. Raises NotFoundError, also for an entity of another project."""
         entity = await self.find(project_id, entity_id)

@@ -17,6 +17,7 @@ from pipecd_controlplane.usecases.watching import check_watches
 from pipecd_model import holds
 from pipecd_model.errors import NotFoundError, StateError
 from pipecd_model.ids import id_of_command, new_id
+from pipecd_wire.model.application_pb2 import Application
 from pipecd_wire.model.deployment_pb2 import Deployment
 from pipecd_wire.pipecd.api import api_pb2
 from pipecd_wire.pipecd.control import control_pb2 as pb
@@ -45,10 +46,14 @@ async def follow_completed_in(
 ) -> None:
     """Apply to hold and pin that a deployment was completed."""
     record = await stores.records.find_in(transaction, deployment.project_id, deployment.id)
+    application = await stores.applications.find_in(
+        transaction, deployment.project_id, deployment.application_id
+    )
+    newest = (application or Application()).most_recently_triggered_deployment
 
     def edit(known: ReportedMessage[pb.ApplicationControl] | None) -> pb.ApplicationControl | None:
         control = known.message if known else pb.ApplicationControl()
-        return holds.apply_completed(control, deployment, record)
+        return holds.apply_completed(control, deployment, record, newest)
 
     await stores.controls.change_in(
         transaction,
