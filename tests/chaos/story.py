@@ -31,6 +31,9 @@ SHOWN_LIMIT = 60.0
 DONE_BEFORE = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
 """How a question is refused that was carried out when the answer got lost."""
 
+BUG = "the server's log has the details"
+"""What an answer says whose server failed of itself; one that was cut off says something else."""
+
 
 class Story:
     """One of a round."""
@@ -110,7 +113,7 @@ class Story:
                 if is_unsure and error.status in DONE_BEFORE:
                     answer = None
                     break
-                if not error.transient:
+                if not error.transient or BUG in error.message:
                     raise
                 is_unsure = True
                 await asyncio.sleep(PAUSE)

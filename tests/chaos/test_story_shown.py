@@ -61,7 +61,10 @@ class MadeUp:
         self, _caller: object, _request: api_pb2.CancelDeploymentRequest
     ) -> api_pb2.CancelDeploymentResponse:
         if self.refusals:
-            raise CallError(self.refusals.pop(0), "no")
+            refusal = self.refusals.pop(0)
+            if refusal == "a bug":
+                raise RuntimeError(refusal)
+            raise CallError(refusal, "no")
         return api_pb2.CancelDeploymentResponse()
 
 
@@ -220,8 +223,19 @@ async def test_a_rejected_commit_that_waits_and_does_not_say_so_is_found(
         (["FAILED_PRECONDITION"], False),
         (["PERMISSION_DENIED"], False),
         (["UNAVAILABLE", "INVALID_ARGUMENT"], False),
+        (["INTERNAL"], True),
+        (["a bug"], False),
     ],
-    ids=["done", "dead", "done when the answer got lost", "refused", "no right", "refused later"],
+    ids=[
+        "done",
+        "dead",
+        "done when the answer got lost",
+        "refused",
+        "no right",
+        "refused later",
+        "cut off",
+        "the server failed of itself",
+    ],
 )
 async def test_what_a_person_may_ask_for_and_is_refused_is_found(
     tmp_path: Path, refusals: list[str], is_right: bool
