@@ -166,3 +166,34 @@ def test_a_stage_has_the_number_that_people_count() -> None:
     assert stages.format_stage_number(pb.PipelineStage(name="SCRIPT_RUN_ROLLBACK", index=1)) == "2r"
     # That of a v0 piped is for the whole deployment, and always has the index 0.
     assert stages.format_stage_number(pb.PipelineStage(name="ROLLBACK", predefined=True)) == "r"
+
+
+@pytest.mark.parametrize(
+    ("status", "new", "attempt", "expected"),
+    [
+        (pb.STAGE_RUNNING, pb.STAGE_SUCCESS, 1, True),
+        (pb.STAGE_RUNNING, pb.STAGE_SUCCESS, 0, False),
+        (pb.STAGE_FAILURE, pb.STAGE_RUNNING, 2, True),
+        (pb.STAGE_FAILURE, pb.STAGE_RUNNING, 1, False),
+        (pb.STAGE_FAILURE, pb.STAGE_RUNNING, 0, False),
+        (pb.STAGE_FAILURE, pb.STAGE_RUNNING, 3, False),
+        (pb.STAGE_FAILURE, pb.STAGE_SUCCESS, 2, False),
+        (pb.STAGE_SUCCESS, pb.STAGE_RUNNING, 2, False),
+    ],
+    ids=[
+        "the attempt that runs ends",
+        "an earlier attempt is too late",
+        "the next attempt begins",
+        "this attempt has failed for good",
+        "an earlier attempt is too late after a failure, too",
+        "no attempt is left out",
+        "an attempt begins with running",
+        "what succeeded is not tried again",
+    ],
+)
+def test_an_attempt_follows_a_failure_and_no_other_status(
+    status: int, new: int, attempt: int, expected: bool
+) -> None:
+    known = pb.PipelineStage(status=pb.StageStatus.ValueType(status), retried_count=1)
+
+    assert stages.can_follow(known, pb.StageStatus.ValueType(new), attempt) is expected
