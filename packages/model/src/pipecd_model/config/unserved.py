@@ -8,6 +8,7 @@ of every kind is either read by something or stands here.
 from __future__ import annotations
 
 import functools
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,9 +90,12 @@ def _search(value: Any, path: Path, found: list[Finding]) -> None:
 
 @functools.cache
 def _settings(cls: type[ConfigModel]) -> tuple[_Setting, ...]:
+    """Returns the settings that are looked at: those without effect, and those that hold some."""
     made = []
     for field in shape(cls).fields:
         why = UNSERVED.get(f"{cls.__name__}.{field.name}")
+        if why is None and not any(_leads_on(kind) for kind in _find_structs(field.type)):
+            continue
         default = None if why is None or field.required else field.default()
         made.append(
             _Setting(
@@ -99,3 +103,26 @@ def _settings(cls: type[ConfigModel]) -> tuple[_Setting, ...]:
             )
         )
     return tuple(made)
+
+
+@functools.cache
+def _leads_on(cls: type[ConfigModel]) -> bool:
+    """Whether a struct, or one that it may hold, has a setting without effect."""
+    reached: set[type[ConfigModel]] = set()
+    waiting = [cls]
+    while waiting:
+        each = waiting.pop()
+        if each not in reached:
+            reached.add(each)
+            waiting += each.variants.values()
+            for field in shape(each).fields:
+                waiting += _find_structs(field.type)
+    names = {each.__name__ for each in reached}
+    return any(key.partition(".")[0] in names for key in UNSERVED)
+
+
+def _find_structs(kind: Any) -> list[type[ConfigModel]]:
+    """Returns the structs that a type names, inside of tuples, dicts and unions too."""
+    if isinstance(kind, type) and issubclass(kind, ConfigModel):
+        return [kind]
+    return [found for each in typing.get_args(kind) for found in _find_structs(each)]
