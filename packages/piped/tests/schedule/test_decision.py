@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`onFailure: wait`: a failed deployment stays open for a person, for a limited time."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -101,6 +102,27 @@ async def test_a_retry_is_a_new_attempt_and_the_deployment_goes_on() -> None:
         (1, pb.STAGE_RUNNING),
         (1, pb.STAGE_FAILURE),
     ]
+
+
+async def test_a_retry_is_reported_as_done_when_its_attempt_begins_not_when_it_ends() -> None:
+    """The attempt may take hours, and whoever asked for it waits for the answer."""
+    world, flaky = waiting_world(failures=1)
+    released = asyncio.Event()
+
+    async def begin(given: api.ExecutePluginInput) -> api.ExecuteStageResponse:
+        if given.stage.retried_count:
+            await released.wait()
+        return await flaky(given)
+
+    only_plugin(world).behave["FIRST"] = begin
+    async with world.running():
+        world.controller.on_created(deployment())
+        await until_waiting(world)
+        retry(world, 1)
+        await world.memory.until(lambda: outcomes(world) == {"r1": True})
+        assert world.runs[0].deployment.stages[0].status == pb.STAGE_RUNNING
+        released.set()
+        await world.memory.until_completed()
 
 
 async def test_one_attempt_is_begun_once_however_often_it_is_asked_for() -> None:
