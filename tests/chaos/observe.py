@@ -26,8 +26,8 @@ COMPLETED = frozenset(
         deployment_pb2.DEPLOYMENT_CANCELLED,
     }
 )
-LISTED = 100
-"""Deployments in one answer: more than a round ever has."""
+LISTED = 20
+"""Deployments of an application in one answer: more than a round ever has."""
 PAUSE = 0.1
 """Seconds until the next question: for a deployment that is not there yet, or a dead server."""
 
@@ -142,18 +142,23 @@ class Observer:
 
     async def listed(self) -> list[Deployment]:
         """All deployments of the round's commits, as the control plane lists them, without those
-        of stories."""
-        names = set(self._site.names)
-        answer = await call(
-            self._site.api.ListDeployments,
-            pb.ListDeploymentsRequest(limit=LISTED),
-            retry=PATIENT,
-        )
-        return [
-            each
-            for each in answer.deployments
-            if each.application_name in names and each.trigger.commit.hash in self.commits
-        ]
+        of stories.
+
+        Each application is asked for by itself. Where a clock was ahead, deployments of its time,
+        and all that follow of their applications, stand before those of others for as long.
+        """
+        found: list[Deployment] = []
+        for name in self._site.names:
+            wanted = [self._site.application_ids[name]]
+            answer = await call(
+                self._site.api.ListDeployments,
+                pb.ListDeploymentsRequest(application_ids=wanted, limit=LISTED),
+                retry=PATIENT,
+            )
+            found += [
+                each for each in answer.deployments if each.trigger.commit.hash in self.commits
+            ]
+        return found
 
     async def _follow(self, deployment_id: str) -> None:
         request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
