@@ -10,6 +10,7 @@ from pipecd_model.errors import ConfigError
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model import common_pb2
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
 OPEN = [
@@ -344,3 +345,68 @@ def test_a_deployment_that_comes_with_its_stages_has_their_operations(
     reports.apply_created(deployment, 42)
 
     assert deployment.stages[0].available_operation == pb.MANUAL_OPERATION_APPROVE
+
+
+def stage_report(
+    status: pb.StageStatus.ValueType, deployment_id: str = "d1", **fields: Any
+) -> push.ProgressReport:
+    report = pipedservice.ReportStageStatusChangedRequest(
+        deployment_id=deployment_id, stage_id="s1", status=status, **fields
+    )
+    return push.ProgressReport(stage_status=report)
+
+
+def status_report(
+    status: pb.DeploymentStatus.ValueType, deployment_id: str = "d1"
+) -> push.ProgressReport:
+    report = pipedservice.ReportDeploymentStatusChangedRequest(
+        deployment_id=deployment_id, status=status, status_reason="on its way"
+    )
+    return push.ProgressReport(deployment_status=report)
+
+
+def test_several_reports_in_one_call_are_applied_in_their_order(build: MessageBuilder) -> None:
+    deployment = build.deployment(id="d1", stages=[build.stage("s1")])
+
+    reports.apply_progress(
+        deployment,
+        [
+            status_report(pb.DEPLOYMENT_RUNNING),
+            stage_report(pb.STAGE_RUNNING),
+            stage_report(pb.STAGE_FAILURE, completed_at=7),
+        ],
+        now=9,
+    )
+
+    assert (deployment.status, deployment.status_reason) == (pb.DEPLOYMENT_RUNNING, "on its way")
+    [stage] = deployment.stages
+    assert (stage.status, stage.completed_at, stage.updated_at) == (pb.STAGE_FAILURE, 7, 9)
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (stage_report(pb.STAGE_RUNNING, "d2"), "about the deployment 'd2'"),
+        (status_report(pb.DEPLOYMENT_RUNNING, "d2"), "about the deployment 'd2'"),
+        (push.ProgressReport(), "of an unknown kind"),
+    ],
+    ids=["a stage of another one", "the status of another one", "nothing"],
+)
+def test_a_call_with_a_report_that_does_not_belong_to_it_is_refused(
+    build: MessageBuilder, report: push.ProgressReport, sentence: str
+) -> None:
+    deployment = build.deployment(id="d1", stages=[build.stage("s1")])
+
+    with pytest.raises(ConfigError, match=sentence):
+        reports.apply_progress(deployment, [report], now=9)
+
+
+def test_a_new_attempt_of_a_stage_that_failed_runs(build: MessageBuilder) -> None:
+    deployment = build.deployment(
+        id="d1", stages=[build.stage("s1", status=pb.STAGE_FAILURE, completed_at=5)]
+    )
+
+    reports.apply_progress(deployment, [stage_report(pb.STAGE_RUNNING, retried_count=1)], now=9)
+
+    [stage] = deployment.stages
+    assert (stage.status, stage.retried_count) == (pb.STAGE_RUNNING, 1)
