@@ -63,7 +63,14 @@ class Admission:
         self.now = NOW
         self.shared = InProcessState(folder, self.clock)
         self.leases = Leases(kept.leases)
-        self.authenticator = CallAuthenticator(kept, self.leases, self.shared, lambda: self.now)
+        self.refused: list[tuple[str, str]] = []
+        self.authenticator = CallAuthenticator(
+            kept,
+            self.leases,
+            self.shared,
+            lambda: self.now,
+            lambda method, caller: self.refused.append((method.name, calls.name(caller))),
+        )
 
     async def admit(
         self, method: Method, authorization: str = "", **metadata: str
@@ -264,6 +271,7 @@ async def test_a_key_that_may_only_read_only_reads(admission: Admission) -> None
             caller = await admission.admit(listing, f"API-KEY {key}.s")
             assert isinstance(caller, ApiKeyCaller)
             assert caller.key_id == key
+    assert admission.refused == [("RegisterPiped", "api-key:reader")]
 
 
 @pytest.mark.parametrize(
