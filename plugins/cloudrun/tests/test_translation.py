@@ -282,7 +282,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     [
         ("", "must hold one service or job, and holds 0 documents"),
         ("a: 1\n---\nb: 2\n", "holds 2 documents"),
-        ("a: [", "line 1"),
+        ("a: [", "line 2"),
         ("apiVersion: v1\nkind: Pod\n", "neither a service nor a job: apiVersion 'v1'"),
         ("[]", "must hold one service or job"),
         ("apiVersion: serving.knative.dev/v1\nkind: Service\nspec: []\n", "spec: must be a map"),

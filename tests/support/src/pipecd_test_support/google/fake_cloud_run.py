@@ -96,6 +96,8 @@ class FakeCloudRun(WebServer):
         """How often something new is answered with 404, as a read that is too old does."""
         self.on_change: Callable[[Question], None] | None = None
         """Called after a write has been done, before it is answered."""
+        self.before_change: Callable[[Question], None] | None = None
+        """Called before a write is done."""
         self._hidden: dict[str, int] = {}
 
     @property
@@ -106,6 +108,13 @@ class FakeCloudRun(WebServer):
         """How many requests of this kind have come."""
         return sum(each.startswith(method) and each.endswith(suffix) for each in self.asked)
 
+    def release(self, service: str) -> None:
+        """Let the revisions of a service get ready that hang."""
+        with self.lock:
+            self.hanging.clear()
+            for each in self.state.revisions[service].values():
+                each.end = "ready"
+
     def list_revisions(self, service: str) -> list[str]:
         """The names of a service's revisions, the oldest first."""
         return list(self.state.revisions.get(service, {}))
@@ -113,6 +122,8 @@ class FakeCloudRun(WebServer):
     def find(self, question: Question) -> Answer:
         if question.path == "/token":
             return self._give_token(question)
+        if question.method != "GET" and self.before_change is not None:
+            self.before_change(question)
         with self.lock:
             fault = self._find_fault(question)
             if fault is not None and not fault.is_done_first:
