@@ -27,7 +27,7 @@ V1 = make_service("gcr.io/shop/web:v1")
 V2 = make_service("gcr.io/shop/web:v2")
 FIRST = "web-v1-0000001"
 PROMOTE = ("CLOUDRUN_PROMOTE", {"percent": 10})
-ROLLBACK = ("CLOUDRUN_ROLLBACK", {})
+ROLLBACK: tuple[str, dict[str, int]] = ("CLOUDRUN_ROLLBACK", {})
 
 
 class Trap:
@@ -124,9 +124,14 @@ async def test_a_kill_around_the_write_makes_one_revision(
 async def test_a_kill_while_it_waits_is_carried_on(killing: Killing, cloud: FakeCloudRun) -> None:
     cloud.hanging.add("web:v2")
     seen = threading.Event()
-    cloud.on_change = lambda _: seen.set()
+
+    def notice(question: Question) -> None:
+        if "/revisions/web-v2" in question.path and cloud.count_writes("PATCH", "/web"):
+            seen.set()
+
+    cloud.on_read = notice
     await killing.kill_when(seen, PROMOTE)
-    cloud.on_change = None
+    cloud.on_read = None
     writes = cloud.count_writes("PATCH", "/web")
     cloud.release("web")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_cloudrun.config import CloudRunOptions, CloudRunTarget
-from pipecd_plugin_cloudrun.manifest import Manifest, ManifestError, load_manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError, load_manifest
 
 from pipecd_sdk import Source
 from pipecd_sdk.kit import yaml
@@ -175,7 +175,7 @@ TEMPLATE = {
 }
 
 
-def load(tmp_path: Path, manifest: str | dict[str, Any], config: bytes = b"") -> Manifest:
+def load(tmp_path: Path, manifest: str | dict[str, Any], config: bytes = b"") -> RunManifest:
     text = manifest if isinstance(manifest, str) else yaml.dump(manifest)
     (tmp_path / "service.yaml").write_text(text)
     source = Source(
@@ -185,7 +185,7 @@ def load(tmp_path: Path, manifest: str | dict[str, Any], config: bytes = b"") ->
 
 
 def find_faults(tmp_path: Path, manifest: str | dict[str, Any]) -> str:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(RunManifestError) as caught:
         load(tmp_path, manifest)
     return str(caught.value)
 
@@ -300,7 +300,7 @@ def test_a_manifest_cannot_be_read_from_outside_of_the_folder(tmp_path: Path) ->
     (folder / "service.yaml").symlink_to("../elsewhere.yaml")
     source = Source(application_directory=str(folder), read_options=CloudRunOptions)
 
-    with pytest.raises(ManifestError, match="leads out of the application's folder"):
+    with pytest.raises(RunManifestError, match="leads out of the application's folder"):
         load_manifest(source)
 
 

@@ -7,7 +7,7 @@ from pipecd_google.errors import clean_message
 from pipecd_plugin_cloudrun.compare import mask_environment
 from pipecd_plugin_cloudrun.drift import describe_difference
 from pipecd_plugin_cloudrun.livestate import LiveResources, read_time
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.readiness import list_conditions
 from pipecd_sdk import Details, Resource, ResourceEvent, ResourceGoneError
 from pipecd_sdk.kit import yaml
@@ -15,7 +15,7 @@ from pipecd_sdk.kit import yaml
 LOG_PAGE: Final = "https://console.cloud.google.com/"
 
 
-def describe_resource(live: LiveResources, resource: Resource, manifest: Manifest) -> Details:
+def describe_resource(live: LiveResources, resource: Resource, manifest: RunManifest) -> Details:
     """Returns what is shown of a resource. Raises ResourceGoneError."""
     body = live.find(resource.id) if live.is_ours else None
     if body is None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from pipecd_plugin_cloudrun.compare import compare_resource, mask_variables
 from pipecd_plugin_cloudrun.livestate import LiveResources
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import get_short_name
 from pipecd_plugin_cloudrun.traffic import describe_shares, read_shares, read_tags
 from pipecd_sdk import SyncState, SyncStatus
@@ -14,7 +14,7 @@ from pipecd_sdk.kit.diff import render
 LONGEST_REASON: Final = 64 * 1024
 
 
-def detect_drift(live: LiveResources, manifest: Manifest) -> SyncState:
+def detect_drift(live: LiveResources, manifest: RunManifest) -> SyncState:
     """Returns whether a service or job is in sync with git."""
     what = f"{manifest.kind.lower()} {manifest.name}"
     if live.root is None:
@@ -34,7 +34,7 @@ def detect_drift(live: LiveResources, manifest: Manifest) -> SyncState:
     return _differs(f"{count} difference{'s' * (count > 1)} in {what}: {shown}", text)
 
 
-def describe_difference(live: LiveResources, manifest: Manifest) -> str:
+def describe_difference(live: LiveResources, manifest: RunManifest) -> str:
     """Returns how a service or job differs from git, as a diff; empty when it does not."""
     if live.root is None:
         return ""
@@ -42,7 +42,7 @@ def describe_difference(live: LiveResources, manifest: Manifest) -> str:
     return render(mask_variables(nodes) if manifest.is_secret else nodes)
 
 
-def _compare_traffic(live: LiveResources, manifest: Manifest) -> list[str]:
+def _compare_traffic(live: LiveResources, manifest: RunManifest) -> list[str]:
     """Returns sentences: between deployments one revision has all traffic."""
     service = live.root or {}
     template = service.get("template")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pipecd_google.errors import clean_message
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import COMMIT_HASH, get_short_name, is_ours
 from pipecd_plugin_cloudrun.provider.cloud_run import CloudRun
 from pipecd_plugin_cloudrun.readiness import REVISION_NEEDS, SERVICE_NEEDS, assess_health
@@ -39,7 +39,7 @@ class LiveResources:
         return None
 
 
-async def read_live(cloud: CloudRun, manifest: Manifest, application_id: str) -> LiveResources:
+async def read_live(cloud: CloudRun, manifest: RunManifest, application_id: str) -> LiveResources:
     """Returns what runs. Raises GoogleError."""
     if manifest.is_job:
         root = await cloud.get_job(manifest.name)

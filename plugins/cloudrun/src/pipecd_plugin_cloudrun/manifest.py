@@ -23,12 +23,12 @@ NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,47}[a-z0-9])?")
 """What Cloud Run takes as the name of a service or a job."""
 
 
-class ManifestError(StageFailedError):
+class RunManifestError(StageFailedError):
     """A manifest cannot be deployed; names every field that is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class RunManifest:
     """A service or a job as git has it."""
 
     is_job: bool
@@ -58,8 +58,11 @@ class Manifest:
         return [each["image"] for each in self.pod.get("containers", ()) if each.get("image")]
 
 
-def load_manifest(source: Source, target: CloudRunTarget | None = None) -> Manifest:
-    """Returns the manifest of a commit. Raises ManifestError. Reads a file: call it in a thread."""
+def load_manifest(source: Source, target: CloudRunTarget | None = None) -> RunManifest:
+    """Returns the manifest of a commit, from its file: call it in a thread.
+
+    Raises RunManifestError.
+    """
     options: CloudRunOptions = source.options
     name = options.input.service_manifest_file
     raw = _read_file(source.directory, name)
@@ -72,16 +75,16 @@ def load_manifest(source: Source, target: CloudRunTarget | None = None) -> Manif
         faults += _check_place(found, target)
     if faults:
         more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
-        raise ManifestError(f"{name}: {'; '.join(faults[:MOST_FAULTS])}{more}")
+        raise RunManifestError(f"{name}: {'; '.join(faults[:MOST_FAULTS])}{more}")
     is_secret = os.path.normpath(name) in _list_opened_files(source)
     return found if not is_secret else _mark_secret(found)
 
 
-def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> Manifest:
+def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> RunManifest:
     match raw.get("apiVersion"), raw.get("kind"):
         case (str(version), "Service") if version == SERVICE_VERSION:
             service = translate_service(reader)
-            return Manifest(
+            return RunManifest(
                 is_job=False,
                 name=service.name,
                 raw=raw,
@@ -93,7 +96,7 @@ def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> Manifest:
             )
         case (str(version), "Job") if version == JOB_VERSION:
             job = translate_job(reader)
-            return Manifest(
+            return RunManifest(
                 is_job=True,
                 name=job.name,
                 raw=raw,
@@ -104,18 +107,18 @@ def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> Manifest:
                 is_secret=False,
             )
         case version, kind:
-            raise ManifestError(
+            raise RunManifestError(
                 f"{file}: neither a service nor a job: apiVersion {version!r}, kind {kind!r}",
                 hint=f"{SERVICE_VERSION} Service, or {JOB_VERSION} Job",
             )
 
 
-def _mark_secret(manifest: Manifest) -> Manifest:
+def _mark_secret(manifest: RunManifest) -> RunManifest:
     fields = {name: getattr(manifest, name) for name in manifest.__slots__}
-    return Manifest(**{**fields, "is_secret": True})
+    return RunManifest(**{**fields, "is_secret": True})
 
 
-def _check_place(manifest: Manifest, target: CloudRunTarget) -> list[str]:
+def _check_place(manifest: RunManifest, target: CloudRunTarget) -> list[str]:
     """Returns faults where a manifest names another place than the deploy target."""
     found = []
     namespace = manifest.namespace
@@ -136,7 +139,7 @@ def _read_file(directory: Path, name: str) -> dict[str, Any]:
     root = os.path.realpath(directory)
     path = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 - realpath is of os
     if not path.startswith(f"{root}/"):
-        raise ManifestError(
+        raise RunManifestError(
             f"{name!r} leads out of the application's folder",
             hint="it may be a link; name a real file",
         )
@@ -144,18 +147,18 @@ def _read_file(directory: Path, name: str) -> dict[str, Any]:
         with Path(path).open("rb") as opened:
             text = opened.read(LARGEST_BYTES + 1)
     except OSError as error:
-        raise ManifestError(
+        raise RunManifestError(
             f"cannot read the manifest {name!r}: {error.strerror or error}",
             hint="input.serviceManifestFile names it",
         ) from None
     if len(text) > LARGEST_BYTES:
-        raise ManifestError(f"the manifest {name!r} has more than {LARGEST_BYTES} bytes")
+        raise RunManifestError(f"the manifest {name!r} has more than {LARGEST_BYTES} bytes")
     try:
         documents = yaml.load_all(text)
     except yaml.YamlError as error:
-        raise ManifestError(f"{name}: {error}") from None
+        raise RunManifestError(f"{name}: {error}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ManifestError(
+        raise RunManifestError(
             f"{name}: must hold one service or job, and holds {len(documents)} documents",
             hint="an application is one service or job",
         )

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions and strategy of a deployment, from the manifests alone. Pure."""
 
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_sdk import Strategy, SyncStrategy, Version
 from pipecd_sdk.kit.images import parse_image
 
 
-def find_versions(manifest: Manifest) -> list[Version]:
+def find_versions(manifest: RunManifest) -> list[Version]:
     """Returns the versions of all containers' images, each image once."""
     images = (parse_image(text) for text in dict.fromkeys(manifest.list_images()))
     return [Version(name=each.name, version=each.version, url=each.text) for each in images]
 
 
-def decide_strategy(running: Manifest | None, target: Manifest) -> Strategy:
+def decide_strategy(running: RunManifest | None, target: RunManifest) -> Strategy:
     """Returns the strategy: the pipeline, unless nothing runs yet."""
     if running is None:
         return Strategy(

@@ -2,12 +2,12 @@
 """What a commit would change: the manifests of two commits side by side. Nobody is asked. Pure."""
 
 from pipecd_plugin_cloudrun.compare import mask_environment
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_sdk import Preview
 from pipecd_sdk.kit.diff import diff, format_unified
 
 
-def preview_change(running: Manifest | None, target: Manifest) -> Preview:
+def preview_change(running: RunManifest | None, target: RunManifest) -> Preview:
     """Returns the difference of two manifests, as people wrote them."""
     what = f"{target.kind.lower()} {target.name}"
     if running is None:
@@ -31,5 +31,5 @@ def preview_change(running: Manifest | None, target: Manifest) -> Preview:
     )
 
 
-def _show(manifest: Manifest, *, is_secret: bool) -> object:
+def _show(manifest: RunManifest, *, is_secret: bool) -> object:
     return mask_environment(manifest.raw) if is_secret else manifest.raw

@@ -16,13 +16,13 @@ from pipecd_plugin_cloudrun.config import (
 from pipecd_plugin_cloudrun.details import describe_resource
 from pipecd_plugin_cloudrun.drift import detect_drift
 from pipecd_plugin_cloudrun.livestate import LiveResources, describe_live, read_live
-from pipecd_plugin_cloudrun.manifest import Manifest, ManifestError, load_manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError, load_manifest
 from pipecd_plugin_cloudrun.planning import decide_strategy, find_versions
 from pipecd_plugin_cloudrun.planpreview import preview_change
 from pipecd_plugin_cloudrun.provider.clouds import Clouds
 from pipecd_plugin_cloudrun.stages.job import deploy_job
 from pipecd_plugin_cloudrun.stages.rollback import roll_back
-from pipecd_plugin_cloudrun.stages.run import TargetRun
+from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_plugin_cloudrun.stages.service import deploy_service
 from pipecd_plugin_cloudrun.watching import watch_services
 from pipecd_sdk import (
@@ -95,7 +95,7 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
 
     @stage("CLOUDRUN_SYNC", quick_sync=True, desc="Deploy the commit and give it all traffic")
     async def sync(self, ctx: StageContext, _config: CloudRunSyncConfig) -> None:
-        async def work(run: TargetRun) -> None:
+        async def work(run: TargetWork) -> None:
             manifest = await run.load(ctx.source.target)
             if manifest.is_job:
                 await deploy_job(run, manifest, ctx.source.target.commit_hash)
@@ -108,7 +108,7 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
     async def promote(self, ctx: StageContext, config: CloudRunPromoteConfig) -> None:
         await ctx.metadata.put(PERCENT_KEY, str(int(config.percent)))
 
-        async def work(run: TargetRun) -> None:
+        async def work(run: TargetWork) -> None:
             manifest = await run.load(ctx.source.target)
             if manifest.is_job:
                 raise StageFailedError(
@@ -126,14 +126,14 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         try:
             manifest = await _load(ctx.source, target)
-        except ManifestError:
+        except RunManifestError:
             return LiveSnapshot()  # `drift` tells what is wrong with it
         return describe_live(await read_live(self.clouds.get(target), manifest, ctx.application_id))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
         try:
             manifest = await _load(ctx.source, target)
-        except ManifestError as error:
+        except RunManifestError as error:
             return SyncState(
                 status=SyncStatus.INVALID_CONFIG,
                 short_reason=error.reason(),
@@ -167,16 +167,16 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
         return describe_resource(live, resource, manifest)
 
     async def _run_all(
-        self, ctx: StageContext, work: Callable[[TargetRun], Awaitable[None]]
+        self, ctx: StageContext, work: Callable[[TargetWork], Awaitable[None]]
     ) -> None:
         async def run_one(target: DeployTarget, log: StageLog) -> None:
             cloud = self.clouds.get(target).report_to(partial(_report_repeat, log))
-            await work(TargetRun(ctx=ctx, target=target, cloud=cloud, log=log))
+            await work(TargetWork(ctx=ctx, target=target, cloud=cloud, log=log))
 
         await run_on_targets(ctx, run_one)
 
 
-async def _load(source: Source, target: DeployTarget | None = None) -> Manifest:
+async def _load(source: Source, target: DeployTarget | None = None) -> RunManifest:
     config = target.config if target is not None else None
     return await asyncio.to_thread(load_manifest, source, config)
 

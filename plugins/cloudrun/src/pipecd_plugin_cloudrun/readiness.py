@@ -17,7 +17,7 @@ _FAILED: Final = "CONDITION_FAILED"
 _HARMLESS: Final = frozenset({"WARNING", "INFO"})
 
 
-class Verdict(Enum):
+class ReadyVerdict(Enum):
     """What is known of something that was deployed."""
 
     READY = "ready"
@@ -29,43 +29,43 @@ class Verdict(Enum):
 class Judgement:
     """A verdict and why."""
 
-    verdict: Verdict
+    verdict: ReadyVerdict
     reason: str = ""
 
 
 def judge_revision(revision: Mapping[str, Any] | None, *, is_used: bool) -> Judgement:
     """Judges a revision; one that gets traffic, or a tag, must be active as well."""
     if revision is None:
-        return Judgement(verdict=Verdict.WAITING, reason="it is not there yet")
+        return Judgement(verdict=ReadyVerdict.WAITING, reason="it is not there yet")
     found = {each["type"]: each for each in _iter_conditions(revision)}
     needed = [name for name in REVISION_NEEDS if name == "Ready" or name in found]
     for name in needed:
         if name in found and _is_failed(found[name]):
-            return Judgement(verdict=Verdict.FAILED, reason=_describe(found[name]))
+            return Judgement(verdict=ReadyVerdict.FAILED, reason=_describe(found[name]))
     if is_used and "Active" in found:
         needed.append("Active")
     for name in needed:
         if found.get(name, {}).get("state") != _SUCCEEDED:
-            return Judgement(verdict=Verdict.WAITING, reason=_describe_missing(found, name))
-    return Judgement(verdict=Verdict.READY)
+            return Judgement(verdict=ReadyVerdict.WAITING, reason=_describe_missing(found, name))
+    return Judgement(verdict=ReadyVerdict.READY)
 
 
 def judge_settled(resource: Mapping[str, Any] | None) -> Judgement:
     """Judges whether a service or a job is what was last asked for."""
     if resource is None:
-        return Judgement(verdict=Verdict.WAITING, reason="it is not there yet")
+        return Judgement(verdict=ReadyVerdict.WAITING, reason="it is not there yet")
     if resource.get("reconciling") or _read_number(resource, "observedGeneration") < _read_number(
         resource, "generation"
     ):
-        return Judgement(verdict=Verdict.WAITING, reason="it is being changed")
+        return Judgement(verdict=ReadyVerdict.WAITING, reason="it is being changed")
     terminal = resource.get("terminalCondition")
     if not isinstance(terminal, Mapping):
-        return Judgement(verdict=Verdict.WAITING, reason="its state is not known yet")
+        return Judgement(verdict=ReadyVerdict.WAITING, reason="its state is not known yet")
     if terminal.get("state") == _SUCCEEDED:
-        return Judgement(verdict=Verdict.READY)
+        return Judgement(verdict=ReadyVerdict.READY)
     if terminal.get("state") == _FAILED:
-        return Judgement(verdict=Verdict.FAILED, reason=_describe(terminal))
-    return Judgement(verdict=Verdict.WAITING, reason=_describe(terminal))
+        return Judgement(verdict=ReadyVerdict.FAILED, reason=_describe(terminal))
+    return Judgement(verdict=ReadyVerdict.WAITING, reason=_describe(terminal))
 
 
 def assess_health(resource: Mapping[str, Any], *, needs: tuple[str, ...]) -> tuple[Health, str]:

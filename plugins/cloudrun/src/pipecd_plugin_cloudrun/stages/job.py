@@ -3,13 +3,13 @@
 
 from pipecd_google.errors import ChangedResourceError
 from pipecd_plugin_cloudrun.compare import compare_resource
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import COMMIT_HASH
-from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetRun
+from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetWork
 from pipecd_plugin_cloudrun.stages.waiting import wait_job
 
 
-async def deploy_job(run: TargetRun, manifest: Manifest, commit: str) -> None:
+async def deploy_job(run: TargetWork, manifest: RunManifest, commit: str) -> None:
     """Brings a job to a commit. Raises StageFailedError."""
     body = run.build(manifest, commit)
     for attempt in range(MOST_TRIES):

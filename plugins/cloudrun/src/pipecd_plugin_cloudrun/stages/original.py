@@ -10,7 +10,7 @@ from typing import Any
 
 from pipecd_plugin_cloudrun.compare import extract_fields
 from pipecd_plugin_cloudrun.naming import get_short_name
-from pipecd_plugin_cloudrun.stages.run import TargetRun
+from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_plugin_cloudrun.traffic import Shares, read_shares, read_tags
 from pipecd_sdk import StageFailedError
 
@@ -29,11 +29,11 @@ class OriginalService:
     """Beside template and traffic: labels, annotations, ingress and so on."""
 
 
-def _make_key(run: TargetRun) -> str:
+def _make_key(run: TargetWork) -> str:
     return f"original-{run.target.name}"
 
 
-async def keep_original(run: TargetRun, name: str, live: dict[str, Any] | None) -> OriginalService:
+async def keep_original(run: TargetWork, name: str, live: dict[str, Any] | None) -> OriginalService:
     """Returns what ran before the deployment; keeps it if this is the first look."""
     kept = await read_original(run)
     if kept is not None:
@@ -55,7 +55,7 @@ async def keep_original(run: TargetRun, name: str, live: dict[str, Any] | None) 
     return made
 
 
-async def read_original(run: TargetRun) -> OriginalService | None:
+async def read_original(run: TargetWork) -> OriginalService | None:
     """Returns what was kept, None when this deployment has not begun to change anything."""
     text = await run.ctx.deployment_metadata.get(_make_key(run))
     if not text:

@@ -4,16 +4,16 @@
 from typing import Final
 
 from pipecd_plugin_cloudrun.compare import compare_template
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import make_revision_name
-from pipecd_plugin_cloudrun.readiness import Verdict, judge_revision
-from pipecd_plugin_cloudrun.stages.run import TargetRun
+from pipecd_plugin_cloudrun.readiness import ReadyVerdict, judge_revision
+from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_sdk import StageFailedError
 
 MOST_NAMES: Final = 20
 
 
-async def choose_revision(run: TargetRun, manifest: Manifest) -> str:
+async def choose_revision(run: TargetWork, manifest: RunManifest) -> str:
     """Returns the name of the deployment's revision.
 
     A revision of an earlier deployment that is the same and did not fail is used again.
@@ -27,14 +27,14 @@ async def choose_revision(run: TargetRun, manifest: Manifest) -> str:
     return name
 
 
-async def choose_another(run: TargetRun, manifest: Manifest, taken: str) -> str:
+async def choose_another(run: TargetWork, manifest: RunManifest, taken: str) -> str:
     """Returns a name for a revision when the platform says that the chosen one is taken."""
     name = await _find_name(run, manifest, beside=taken)
     await run.ctx.deployment_metadata.put(f"revision-{run.target.name}", name)
     return name
 
 
-async def _is_retried_failure(run: TargetRun, manifest: Manifest, name: str) -> bool:
+async def _is_retried_failure(run: TargetWork, manifest: RunManifest, name: str) -> bool:
     """Tells whether somebody asked to try again what has failed: then it is made anew, once."""
     retried = run.ctx.stage.retried_count
     if not retried:
@@ -44,14 +44,14 @@ async def _is_retried_failure(run: TargetRun, manifest: Manifest, name: str) -> 
         return False
     found = await run.cloud.get_revision(manifest.name, name)
     has_failed = found is not None and (
-        judge_revision(found, is_used=False).verdict is Verdict.FAILED
+        judge_revision(found, is_used=False).verdict is ReadyVerdict.FAILED
     )
     if not has_failed:
         await run.ctx.metadata.put(key, name)
     return has_failed
 
 
-async def _find_name(run: TargetRun, manifest: Manifest, *, beside: str) -> str:
+async def _find_name(run: TargetWork, manifest: RunManifest, *, beside: str) -> str:
     image = next(iter(manifest.list_images()), "")
     commit = run.ctx.source.target.commit_hash or run.ctx.deployment.commit.hash
     for attempt in range(1, MOST_NAMES + 1):
@@ -61,7 +61,7 @@ async def _find_name(run: TargetRun, manifest: Manifest, *, beside: str) -> str:
         found = await run.cloud.get_revision(manifest.name, name)
         if found is None:
             return name
-        has_failed = judge_revision(found, is_used=False).verdict is Verdict.FAILED
+        has_failed = judge_revision(found, is_used=False).verdict is ReadyVerdict.FAILED
         if not has_failed and not compare_template(found, manifest.body["template"]):
             run.log.info("Revision %s is there already, and is used", name)
             return name

@@ -9,11 +9,11 @@ from typing import Any
 
 from pipecd_google.errors import ChangedResourceError, GoogleError
 from pipecd_plugin_cloudrun.compare import compare_template, extract_template
-from pipecd_plugin_cloudrun.manifest import Manifest, ManifestError
+from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError
 from pipecd_plugin_cloudrun.naming import COMMIT_HASH, make_revision_name
 from pipecd_plugin_cloudrun.stages.job import deploy_job
 from pipecd_plugin_cloudrun.stages.original import OriginalService, read_original
-from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetRun
+from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetWork
 from pipecd_plugin_cloudrun.stages.service import is_described, write_service
 from pipecd_plugin_cloudrun.stages.waiting import wait_service
 from pipecd_plugin_cloudrun.traffic import (
@@ -26,7 +26,7 @@ from pipecd_sdk import StageFailedError
 Body = dict[str, Any]
 
 
-async def roll_back(run: TargetRun) -> None:
+async def roll_back(run: TargetWork) -> None:
     """Undoes this deployment on one deploy target. May be repeated. Raises StageFailedError."""
     original = await read_original(run)
     if original is None:
@@ -42,7 +42,7 @@ async def roll_back(run: TargetRun) -> None:
         await _restore_template(run, original)
 
 
-async def _restore_traffic(run: TargetRun, original: OriginalService) -> None:
+async def _restore_traffic(run: TargetWork, original: OriginalService) -> None:
     traffic = build_traffic(original.shares, original.tags)
     for attempt in range(MOST_TRIES):
         live = await _find_service(run, original.name)
@@ -57,7 +57,7 @@ async def _restore_traffic(run: TargetRun, original: OriginalService) -> None:
         return
 
 
-async def _restore_template(run: TargetRun, original: OriginalService) -> None:
+async def _restore_template(run: TargetWork, original: OriginalService) -> None:
     template = await _find_template(run, original)
     body = {**original.fields, "template": {**template, "revision": original.revision}}
     traffic = build_traffic(original.shares, original.tags)
@@ -90,7 +90,7 @@ def _make_half_error(original: OriginalService, error: GoogleError) -> StageFail
     )
 
 
-async def _find_template(run: TargetRun, original: OriginalService) -> Body:
+async def _find_template(run: TargetWork, original: OriginalService) -> Body:
     """Returns the template that made what ran: as git has it if that is the same, else as it is."""
     revision = await run.cloud.get_revision(original.name, original.revision)
     source = run.ctx.source.running
@@ -110,7 +110,7 @@ async def _find_template(run: TargetRun, original: OriginalService) -> Body:
     return extract_template(revision)
 
 
-async def _find_service(run: TargetRun, name: str) -> Body:
+async def _find_service(run: TargetWork, name: str) -> Body:
     live = await run.cloud.get_service(name)
     if live is None:
         raise StageFailedError(
@@ -119,11 +119,11 @@ async def _find_service(run: TargetRun, name: str) -> Body:
     return live
 
 
-async def _undo_without_record(run: TargetRun) -> None:
+async def _undo_without_record(run: TargetWork) -> None:
     """Undoes a job, or a deployment of an older agent, which has kept nothing."""
     try:
         manifest = await run.load(run.ctx.source.target)
-    except ManifestError as error:
+    except RunManifestError as error:
         run.log.info("Nothing to undo: the commit could not be deployed at all (%s)", error)
         return
     commit = run.ctx.source.target.commit_hash
@@ -148,7 +148,7 @@ async def _undo_without_record(run: TargetRun) -> None:
         await _deploy_running(run, before, source.commit_hash)
 
 
-async def _deploy_running(run: TargetRun, manifest: Manifest, commit: str) -> None:
+async def _deploy_running(run: TargetWork, manifest: RunManifest, commit: str) -> None:
     """Gives all traffic to the revision of the commit that ran, which is made anew if need be."""
     image = next(iter(manifest.list_images()), "")
     revision = make_revision_name(manifest.name, image, commit)

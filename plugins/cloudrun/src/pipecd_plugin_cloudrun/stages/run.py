@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pipecd_google.errors import ChangedResourceError
 from pipecd_plugin_cloudrun.config import CloudRunOptions
-from pipecd_plugin_cloudrun.manifest import Manifest, load_manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest, load_manifest
 from pipecd_plugin_cloudrun.naming import REVISION_NAME, make_labels
 from pipecd_plugin_cloudrun.provider.cloud_run import CloudRun
 from pipecd_sdk import DeployTarget, Source, StageContext, StageFailedError, StageLog
@@ -20,7 +20,7 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRun:
+class TargetWork:
     """A stage that runs on a deploy target."""
 
     ctx: StageContext
@@ -33,11 +33,11 @@ class TargetRun:
         options: CloudRunOptions = self.ctx.source.target.options
         return options
 
-    async def load(self, source: Source) -> Manifest:
-        """Returns the manifest of a commit for this target. Raises ManifestError."""
+    async def load(self, source: Source) -> RunManifest:
+        """Returns the manifest of a commit for this target. Raises RunManifestError."""
         return await asyncio.to_thread(load_manifest, source, self.target.config)
 
-    def build(self, manifest: Manifest, commit: str, *, revision: str = "") -> Body:
+    def build(self, manifest: RunManifest, commit: str, *, revision: str = "") -> Body:
         """Returns the body of a service or job with our labels, and the name of its revision."""
         labels = make_labels(
             piped_id=self.ctx.deployment.piped_id,

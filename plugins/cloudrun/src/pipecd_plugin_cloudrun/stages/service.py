@@ -9,11 +9,11 @@ from typing import Any
 
 from pipecd_google.errors import ChangedResourceError
 from pipecd_plugin_cloudrun.compare import compare_resource
-from pipecd_plugin_cloudrun.manifest import Manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import OURS
 from pipecd_plugin_cloudrun.stages.original import keep_original
 from pipecd_plugin_cloudrun.stages.revision import choose_another, choose_revision
-from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetRun
+from pipecd_plugin_cloudrun.stages.run import MOST_TRIES, TargetWork
 from pipecd_plugin_cloudrun.stages.waiting import wait_service
 from pipecd_plugin_cloudrun.traffic import (
     build_traffic,
@@ -29,7 +29,7 @@ Body = dict[str, Any]
 
 
 async def deploy_service(
-    run: TargetRun, manifest: Manifest, *, percent: int, tag: str = ""
+    run: TargetWork, manifest: RunManifest, *, percent: int, tag: str = ""
 ) -> None:
     """Gives the revision of the commit this percent of the traffic, and makes it if need be."""
     if manifest.traffic.has_shares:
@@ -65,7 +65,7 @@ async def deploy_service(
         return
 
 
-async def _build(run: TargetRun, manifest: Manifest, revision: str) -> Body:
+async def _build(run: TargetWork, manifest: RunManifest, revision: str) -> Body:
     """Returns the service; a revision that is there already keeps the labels that it has."""
     body = run.build(manifest, run.ctx.source.target.commit_hash, revision=revision)
     existing = await run.cloud.get_revision(manifest.name, revision)
@@ -75,7 +75,7 @@ async def _build(run: TargetRun, manifest: Manifest, revision: str) -> Body:
 
 
 async def write_service(
-    run: TargetRun, name: str, live: Body | None, body: Body, traffic: list[Body]
+    run: TargetWork, name: str, live: Body | None, body: Body, traffic: list[Body]
 ) -> Body | None:
     """Writes what differs; returns the operation, None when there is nothing to do.
 

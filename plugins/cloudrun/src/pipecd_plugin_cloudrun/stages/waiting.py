@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from pipecd_google.errors import clean_message
-from pipecd_plugin_cloudrun.readiness import Judgement, Verdict, judge_revision, judge_settled
-from pipecd_plugin_cloudrun.stages.run import TargetRun
+from pipecd_plugin_cloudrun.readiness import Judgement, ReadyVerdict, judge_revision, judge_settled
+from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_sdk import StageFailedError
 
 PAUSE: Final = timedelta(seconds=3)
@@ -22,7 +22,7 @@ Look = Callable[[], Awaitable[Judgement]]
 
 
 async def wait_service(
-    run: TargetRun, service: str, revisions: dict[str, bool], operation: Body | None
+    run: TargetWork, service: str, revisions: dict[str, bool], operation: Body | None
 ) -> None:
     """Waits until a service and these revisions are ready.
 
@@ -33,7 +33,7 @@ async def wait_service(
         for name, is_used in revisions.items():
             found = await run.cloud.get_revision(service, name)
             judged = judge_revision(found, is_used=is_used)
-            if judged.verdict is not Verdict.READY:
+            if judged.verdict is not ReadyVerdict.READY:
                 return Judgement(verdict=judged.verdict, reason=f"revision {name}: {judged.reason}")
         judged = judge_settled(await run.cloud.get_service(service))
         return Judgement(verdict=judged.verdict, reason=f"service {service}: {judged.reason}")
@@ -42,7 +42,7 @@ async def wait_service(
     await _wait(run, what, look, operation)
 
 
-async def wait_job(run: TargetRun, job: str, operation: Body | None) -> None:
+async def wait_job(run: TargetWork, job: str, operation: Body | None) -> None:
     """Waits until a job is what was asked for. Raises StageFailedError."""
 
     async def look() -> Judgement:
@@ -51,17 +51,17 @@ async def wait_job(run: TargetRun, job: str, operation: Body | None) -> None:
     await _wait(run, f"job {job}", look, operation)
 
 
-async def _wait(run: TargetRun, what: str, look: Look, operation: Body | None) -> None:
+async def _wait(run: TargetWork, what: str, look: Look, operation: Body | None) -> None:
     clock, limit = run.ctx.clock, run.options.readiness.timeout
     begun = await run.ctx.metadata.get_or_set_time(f"wait-start-{run.target.name}", clock.now)
     told, told_at = "", clock.now()
     while True:
         operation = await _follow(run, operation)
         judged = await look()
-        if judged.verdict is Verdict.READY:
+        if judged.verdict is ReadyVerdict.READY:
             run.log.success("%s is ready", what.capitalize())
             return
-        if judged.verdict is Verdict.FAILED:
+        if judged.verdict is ReadyVerdict.FAILED:
             raise StageFailedError(f"{what} failed: {judged.reason}")
         now = clock.now()
         if now - begun >= limit:
@@ -76,7 +76,7 @@ async def _wait(run: TargetRun, what: str, look: Look, operation: Body | None) -
         await clock.sleep(min(PAUSE, limit - (now - begun)))
 
 
-async def _follow(run: TargetRun, operation: Body | None) -> Body | None:
+async def _follow(run: TargetWork, operation: Body | None) -> Body | None:
     """Returns the operation while it runs, None when it has ended. Raises StageFailedError."""
     if operation is None:
         return None

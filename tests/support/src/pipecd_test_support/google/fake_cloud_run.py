@@ -98,6 +98,8 @@ class FakeCloudRun(WebServer):
         """Called after a write has been done, before it is answered."""
         self.before_change: Callable[[Question], None] | None = None
         """Called before a write is done."""
+        self.on_read: Callable[[Question], None] | None = None
+        """Called after something was read, before it is answered."""
         self._hidden: dict[str, int] = {}
 
     @property
@@ -129,8 +131,9 @@ class FakeCloudRun(WebServer):
             if fault is not None and not fault.is_done_first:
                 return fault.answer
             answer = self._serve(question)
-        if question.method != "GET" and self.on_change is not None:
-            self.on_change(question)
+        tell = self.on_read if question.method == "GET" else self.on_change
+        if tell is not None:
+            tell(question)
         return answer if fault is None else fault.answer
 
     def _find_fault(self, question: Question) -> PlannedFault | None:
