@@ -99,7 +99,7 @@ async def test_promote_by_steps_fails_comes_back_and_then_succeeds(
         ("CLOUDRUN_PROMOTE", pb.STAGE_SUCCESS),
         ("CLOUDRUN_PROMOTE", pb.STAGE_SUCCESS),
         ("SCRIPT_RUN", pb.STAGE_FAILURE),
-        ("CLOUDRUN_PROMOTE", pb.STAGE_CANCELLED),
+        ("CLOUDRUN_PROMOTE", pb.STAGE_NOT_STARTED_YET),
         ("CLOUDRUN_ROLLBACK", pb.STAGE_SUCCESS),
     ]
     assert after == before, "traffic, template and labels are those that ran"

@@ -8,7 +8,12 @@ __all__ = ["Image", "parse_image"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A container image as manifests name it."""
+    """A container image as manifests name it.
+
+    Example:
+        >>> Image(text="team/web:v1", name="web", version="v1") == parse_image("team/web:v1")
+        True
+    """
 
     text: str
     name: str
