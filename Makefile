@@ -25,6 +25,7 @@ TYPED_TESTS := \
 	packages/controlplane/tests/web \
 	packages/controlplane/tests/wire \
 	packages/piped/tests/appconfig \
+	packages/google/tests \
 	packages/model/tests \
 	packages/pipectl/tests \
 	packages/piped/tests/*.py \
@@ -44,6 +45,7 @@ TYPED_TESTS := \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \
+	plugins/cloudrun/tests \
 	plugins/dummy/tests \
 	plugins/files/tests \
 	plugins/kubernetes/tests \

@@ -18,6 +18,7 @@ PUBLIC = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     for name in (
         "diff",
         "gojson",
+        "images",
         "patterns",
         "process",
         "regex",

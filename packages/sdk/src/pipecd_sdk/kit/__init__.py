@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several platforms need: shell, structural diff, YAML, tools, path patterns, retries.
+"""What several platforms need: shell, structural diff, YAML, tools, images, path patterns, retries.
 
 The SDK itself never imports it: a plugin pays for the parts that it names.
 
