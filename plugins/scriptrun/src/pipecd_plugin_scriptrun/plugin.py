@@ -31,13 +31,11 @@ from pipecd_sdk import (
 from pipecd_sdk.scripts.environment import locate_scripts
 from pipecd_sdk.scripts.once import ROLLBACK_PREFIX, StageScript, was_started
 from pipecd_sdk.scripts.prefork import SHIMS
-from pipecd_sdk.scripts.records import EndRecord, sweep
+from pipecd_sdk.scripts.records import KEEP_RECORDS_SECONDS, EndRecord, sweep
 from pipecd_sdk.scripts.shim_client import Script
 
 SCRIPT_RUN: Final = "SCRIPT_RUN"
 ROLLBACK: Final = "SCRIPT_RUN_ROLLBACK"
-KEEP_RECORDS_SECONDS: Final = 7 * 24 * 3600.0
-"""Seconds after which records are removed that were not removed at the deployment's end."""
 
 
 class ScriptRun(StagePlugin):

@@ -66,9 +66,10 @@ class StageScript:
             retry=self.ctx.stage.retried_count,
         )
 
-    def is_begun(self) -> bool:
-        """Returns whether an earlier process has begun it on this machine."""
-        return self.attempts.last() is not None
+    def has_started(self) -> bool:
+        """Returns whether an earlier process has started it on this machine."""
+        number = self.attempts.last()
+        return number is not None and self.attempts[number].is_started()
 
     async def end_others(self) -> None:
         """Ends the deployment's other scripts: only one runs at a time, also after a crash.

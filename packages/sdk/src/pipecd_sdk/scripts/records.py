@@ -21,6 +21,8 @@ from pipecd_wire.headers import SCRIPTS_VARIABLE
 
 HEADER_ROOM: Final = 1_000_000
 """Indexes for the lines before the script's own output."""
+KEEP_RECORDS_SECONDS: Final = 7 * 24 * 3600.0
+"""Seconds after which records are removed that were not removed at the deployment's end."""
 INDEXES_PER_BYTE: Final = 16
 """Room for our own sentences between two lines of a script."""
 
