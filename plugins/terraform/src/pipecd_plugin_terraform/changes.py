@@ -3,9 +3,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pipecd_plugin_terraform.masking import Mask
 from pipecd_sdk import TargetError
 from pipecd_sdk.kit.text import make_printable_line
 
@@ -60,6 +61,7 @@ class Changes:
     resources: Sequence[ResourceChange]
     outputs: Sequence[str]
     """Lines of the diff of outputs."""
+    mask: Mask = field(default_factory=Mask, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -99,10 +101,10 @@ class Changes:
         if len(lines) > MOST_LINES:
             more = len(lines) - MOST_LINES
             lines = [*lines[:MOST_LINES], f"… and {more} more lines"]
-        return "\n".join(lines)
+        return self.mask.apply("\n".join(lines))
 
 
-def read_changes(plan: Mapping[str, Any]) -> Changes:
+def read_changes(plan: Mapping[str, Any], mask: Mask | None = None) -> Changes:
     """Returns what a plan as `show -json` prints it would change. Raises TargetError."""
     try:
         resources = [_read_resource(each) for each in plan.get("resource_changes") or []]
@@ -113,7 +115,7 @@ def read_changes(plan: Mapping[str, Any]) -> Changes:
         ]
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise TargetError(f"the plan cannot be read: {type(error).__name__}") from error
-    return Changes(resources=resources, outputs=outputs)
+    return Changes(resources=resources, outputs=outputs, mask=mask or Mask())
 
 
 def _read_resource(given: Mapping[str, Any]) -> ResourceChange:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipecd_plugin_terraform.changes import Changes, read_changes
+from pipecd_plugin_terraform.masking import Mask
 from pipecd_plugin_terraform.messages import Reader, explain
 from pipecd_sdk import Severity, StageFailedError, StageLog, TargetError
 from pipecd_sdk.kit import shell
@@ -41,6 +42,8 @@ class Settings:
     """Flags and variables of the commands."""
     workspace: str = ""
     creates_workspace: bool = False
+    mask: Mask = field(default_factory=Mask)
+    """Of what is secret in all that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,7 @@ class Terraform:
         # Left by an earlier commit, whose backend may have been another.
         (self._data / "terraform.tfstate").unlink(missing_ok=True)
         arguments = own("init", "-input=false", "-no-color")
-        done = await self._run("init", arguments, log, _show_init)
+        done = await self._run("init", arguments, log, self._show_plainly)
         if done.exit_code != 0:
             raise self._fail("init", done)
         if self._settings.workspace:
@@ -149,12 +152,17 @@ class Terraform:
         ]
         if log is not None:
             log.info("%s plan", self.name)
-        reader = Reader()
+        reader = self.reader()
         done = await self._run("plan", arguments, log, reader.translate)
         if done.exit_code not in {NO_CHANGES, HAS_CHANGES}:
             raise explain(f"{self.name} plan", reader.errors, exit_code=done.exit_code)
-        changes = read_changes(await self._read_json(*own("show", "-json"), word(file)))
+        shown = await self._read_json(*own("show", "-json"), word(file))
+        changes = read_changes(shown, self._settings.mask)
         return PlannedChanges(changes=changes, file=file)
+
+    def reader(self) -> Reader:
+        """Returns what reads the messages of a command."""
+        return Reader(mask=self._settings.mask)
 
     async def read_state(self) -> Mapping[str, Any]:
         """Returns the state as `show -json` prints it. Raises TargetError."""
@@ -212,13 +220,17 @@ class Terraform:
             check=False,
         )
 
+    def _show_plainly(self, line: str) -> LogText:
+        return LogText(make_printable(self._settings.mask.apply(line)).rstrip())
+
     def _fail(self, command: str, done: CompletedCommand) -> StageFailedError:
         """Returns the failure of a command that speaks no JSON."""
         said = [line.strip(" │╷╵|") for line in (done.errors or done.output).splitlines()]
         errors = [line for line in said if line.startswith("Error: ")] or [
             line for line in said if line
         ][-1:]
-        text = make_printable(" ".join(errors)[:500]) or f"exit code {done.exit_code}"
+        words = self._settings.mask.apply(" ".join(errors))
+        text = make_printable(words[:500]) or f"exit code {done.exit_code}"
         return StageFailedError(f"{self.name} {command} failed: {text}")
 
 
@@ -247,10 +259,6 @@ class _Sink:
     async def drain(self) -> None:
         """Lets other tasks run: what these commands print is not much."""
         await asyncio.sleep(0)
-
-
-def _show_init(line: str) -> LogText:
-    return LogText(make_printable(line).rstrip())
 
 
 def _read_head(text: str) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pipecd_plugin_terraform.masking import Mask
 from pipecd_sdk import Severity, StageFailedError
 from pipecd_sdk.kit.text import make_printable, make_printable_line
 from pipecd_sdk.scripts.attempt import LogText
@@ -63,9 +64,11 @@ class Reader:
     """Reads the messages of one command: what the log shows of each, and what went wrong."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    mask: Mask = field(default_factory=Mask)
 
     def translate(self, line: str) -> LogText:
         """Returns what the log shows of a line; a line that is no message is shown as it is."""
+        line = self.mask.apply(line)
         message = parse(line)
         if message is None:
             if line.startswith('{"@'):

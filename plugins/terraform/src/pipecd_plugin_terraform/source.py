@@ -10,6 +10,7 @@ from typing import Final
 from pipecd_plugin_terraform.command import Settings
 from pipecd_plugin_terraform.config import CommandEnvs, TerraformOptions, TerraformTarget
 from pipecd_plugin_terraform.flags import iter_backend_files, iter_var_files, split_planning
+from pipecd_plugin_terraform.masking import Mask, find_secret_values
 from pipecd_sdk import DeployTarget, Source, StageFailedError, TargetError
 from pipecd_sdk.repository import Folder
 from pipecd_sdk.scripts.environment import choose_environment, operator_environment
@@ -65,17 +66,24 @@ class Configuration:
 
     async def settings(self, expand: Expand) -> Settings:
         """Returns what its commands are run with. Raises StageFailedError."""
-        environment = operator_environment() | _pairs(self.target.envs)
-        return await self._settings(environment, expand)
+        own = _pairs(self.target.envs)
+        return await self._settings(operator_environment() | own, own, expand)
+
+    def target_mask(self) -> Mask:
+        """Returns the mask of the deploy target's own secrets."""
+        return Mask(find_secret_values(_pairs(self.target.envs)))
 
     async def preview_settings(self, home: Path) -> Settings:
         """Returns the same for a preview: with its own credentials, and with no others."""
         allowed = self.target.plan_preview
-        environment = choose_environment(_PREVIEW_NAMES) | {"HOME": str(home)}
-        environment |= _read_env_file(allowed.env_file) | _pairs(allowed.envs)
-        return await self._settings(environment, expand_nothing)
+        own = _read_env_file(allowed.env_file) | _pairs(allowed.envs)
+        base = choose_environment(_PREVIEW_NAMES) | {"HOME": str(home)}
+        return await self._settings(base | own, own, expand_nothing)
 
-    async def _settings(self, environment: Mapping[str, str], expand: Expand) -> Settings:
+    async def _settings(
+        self, environment: Mapping[str, str], own: Mapping[str, str], expand: Expand
+    ) -> Settings:
+        """`own`: the variables of the operator, among which are credentials."""
         options = self.options
         flags = options.command_flags
         for file in (
@@ -85,12 +93,24 @@ class Configuration:
             self.folder.resolve(file, "the file of variables")
         for file in iter_backend_files([*flags.shared, *flags.init]):
             self.folder.resolve(file, "the file of the backend")
+        opened: list[str] = []
+
+        async def open_pair(text: str) -> str:
+            found = await expand(text)
+            if _SECRET.search(text):
+                opened.append(found.partition("=")[2])
+            return found
+
+        shared = await _expand_pairs(options.command_envs.shared, open_pair)
+        environments = await _expand_envs(options.command_envs, open_pair)
+        variables = [f"-var={await open_pair(each)}" for each in options.vars]
         return Settings(
-            environment={**environment, **await _expand_pairs(options.command_envs.shared, expand)},
-            environments=await _expand_envs(options.command_envs, expand),
-            arguments=self._arguments([f"-var={await expand(each)}" for each in options.vars]),
+            environment={**environment, **shared},
+            environments=environments,
+            arguments=self._arguments(variables),
             workspace=options.workspace,
             creates_workspace=options.create_workspace,
+            mask=Mask([*opened, *find_secret_values({**own, **shared})]),
         )
 
     def _arguments(self, own_vars: Sequence[str]) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from typing import Final
 from pipecd_plugin_terraform import saved_plan
 from pipecd_plugin_terraform.command import PlannedChanges, Terraform
 from pipecd_plugin_terraform.config import TerraformPluginConfig
+from pipecd_plugin_terraform.masking import Mask
 from pipecd_plugin_terraform.messages import Reader, explain
 from pipecd_plugin_terraform.program import Programs
 from pipecd_plugin_terraform.source import Configuration, choose_target
@@ -89,10 +90,7 @@ class StageRun:
         ctx = self.ctx
         configuration = Configuration.open(source, choose_target(ctx.targets))
 
-        async def expand(text: str) -> str:
-            return (await ctx.secrets.expand_variable(text)).text
-
-        settings = await configuration.settings(expand)
+        settings = await configuration.settings(self._expand)
         options = configuration.options
         program = await self.programs.find(
             self.config.program, options.terraform_version, ctx.tools
@@ -103,6 +101,17 @@ class StageRun:
         )
         await terraform.prepare(ctx.log)
         return terraform
+
+    async def _expand(self, text: str) -> str:
+        return (await self.ctx.secrets.expand_variable(text)).text
+
+    async def _find_mask(self, source: Source) -> Mask:
+        """Returns the mask of what is secret, also for an apply that is only followed."""
+        configuration = Configuration.open(source, choose_target(self.ctx.targets))
+        try:
+            return (await configuration.settings(self._expand)).mask
+        except StageFailedError:
+            return configuration.target_mask()  # the reason stands where it is opened to be run
 
     async def _plan(self, terraform: Terraform, file: Path) -> PlannedChanges:
         planned = await terraform.plan(file, self.ctx.log)
@@ -125,7 +134,7 @@ class StageRun:
         prefix: str = "",
     ) -> None:
         ctx = self.ctx
-        reader = Reader()
+        reader = Reader(mask=await self._find_mask(source))
         script = self._script(reader, prefix)
 
         async def prepare() -> Callable[[str], Script]:

@@ -27,11 +27,14 @@ def find_versions(folder: Folder) -> list[Version]:
         raise StageFailedError(
             "there is no Terraform file in the application's folder", hint="files end in .tf"
         )
-    found = [each for file in files for each in _read_modules(file)]
-    lock = folder.path / LOCK_FILE
-    if lock.is_file():
-        found += _read_providers(lock)
+    found = [each for file in files for each in _read_modules(_resolve(folder, file.name))]
+    if (folder.path / LOCK_FILE).is_file():
+        found += _read_providers(_resolve(folder, LOCK_FILE))
     return found or [Version(name=UNKNOWN, version=UNKNOWN)]
+
+
+def _resolve(folder: Folder, name: str) -> Path:
+    return folder.resolve(name, "the file")
 
 
 def _read_modules(file: Path) -> Iterator[Version]:
