@@ -118,10 +118,8 @@ def test_a_state_is_a_tree_with_what_is_wrong_in_it() -> None:
         {"address": "a.b", "type": "a", "deposed_key": "01"},
     ]
     deep = {"address": "module.x.module.y", "resources": [{"address": "module.x.module.y.c.d"}]}
-    root = {
-        "resources": resources,
-        "child_modules": [{"address": "module.x", "child_modules": [deep]}],
-    }
+    outer = {"address": "module.x", "child_modules": [deep]}
+    root = {"resources": resources, "child_modules": [outer]}
 
     view = read_view({"values": {"root_module": root}}, lineage="l", serial=3, workspace="")
 
