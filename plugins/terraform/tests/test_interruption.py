@@ -16,7 +16,7 @@ from pipecd_sdk.testing.process import (
     start_plugin,
 )
 from pipecd_test_support.terraform_lab import TerraformLab, data
-from pipecd_wire.model import deployment_pb2
+from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import CallError
 
 LIMIT_SECONDS = 120.0
@@ -76,7 +76,7 @@ def terraform(lab: TerraformLab) -> dict[str, object]:
     }
 
 
-def deployment() -> deployment_pb2.Deployment:
+def deployment() -> pb.Deployment:
     made = example_deployment()
     made.deploy_targets_by_plugin["terraform"].deploy_targets.append("dev")
     return made
@@ -114,7 +114,7 @@ async def test_an_apply_goes_on_when_its_plugin_is_killed_and_is_followed_by_the
             await asyncio.to_thread((folder / "go").touch)
             answer = await continued
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == pb.STAGE_SUCCESS
     assert (folder / "runs").read_text() == "run\n"
     assert lab.values() == {"terraform_data.one": "v1"}
     assert not lab.is_locked()
@@ -144,8 +144,8 @@ async def test_a_plan_whose_plugin_was_killed_is_made_again(lab: TerraformLab) -
                 "TERRAFORM_APPLY", {}, index=1, directory=folder, deployment=deployment()
             )
 
-    assert answer.status == StageStatus.SUCCESS
-    assert applied.status == StageStatus.SUCCESS
+    assert answer.status == pb.STAGE_SUCCESS
+    assert applied.status == pb.STAGE_SUCCESS
     assert not lab.is_locked()
 
 
@@ -175,7 +175,7 @@ async def test_a_plugin_that_is_asked_to_stop_leaves_the_apply_running(lab: Terr
                 "TERRAFORM_SYNC", directory=folder, deployment=deployment()
             )
 
-    assert answer.status == StageStatus.SUCCESS
+    assert answer.status == pb.STAGE_SUCCESS
     assert (folder / "runs").read_text() == "run\n"
 
 

@@ -18,7 +18,7 @@ from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
 
 TARGETS = {"terraform": ["dev"]}
-PIPELINE = [
+PIPELINE: list[dict[str, Any]] = [
     {"name": "TERRAFORM_PLAN", "with": {"exitOnNoChanges": True}},
     {"name": "WAIT_APPROVAL", "with": {"timeout": "30m"}},
     {"name": "TERRAFORM_APPLY"},

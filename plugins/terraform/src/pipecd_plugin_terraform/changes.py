@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pipecd_plugin_terraform.masking import Mask
+from pipecd_plugin_terraform.masking import Mask, collect_sensitive
 from pipecd_sdk import TargetError
 from pipecd_sdk.kit.text import make_printable_line
 
@@ -107,6 +107,8 @@ class Changes:
 def read_changes(plan: Mapping[str, Any], mask: Mask | None = None) -> Changes:
     """Returns what a plan as `show -json` prints it would change. Raises TargetError."""
     try:
+        known = mask.values if mask is not None else ()
+        mask = Mask([*known, *_collect_sensitive(plan)])
         resources = [_read_resource(each) for each in plan.get("resource_changes") or []]
         outputs = [
             line
@@ -115,7 +117,20 @@ def read_changes(plan: Mapping[str, Any], mask: Mask | None = None) -> Changes:
         ]
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise TargetError(f"the plan cannot be read: {type(error).__name__}") from error
-    return Changes(resources=resources, outputs=outputs, mask=mask or Mask())
+    return Changes(resources=resources, outputs=outputs, mask=mask)
+
+
+def _collect_sensitive(plan: Mapping[str, Any]) -> Iterator[str]:
+    changes = [each["change"] for each in plan.get("resource_changes") or []]
+    for change in [*changes, *(plan.get("output_changes") or {}).values()]:
+        for side in ("before", "after"):
+            yield from collect_sensitive(change.get(side), change.get(f"{side}_sensitive"))
+    values = plan.get("variables") or {}
+    root = (plan.get("configuration") or {}).get("root_module") or {}
+    for name, declared in (root.get("variables") or {}).items():
+        given = values.get(name)
+        if declared.get("sensitive") and isinstance(given, dict):
+            yield from collect_sensitive(given.get("value"), marks=True)
 
 
 def _read_resource(given: Mapping[str, Any]) -> ResourceChange:

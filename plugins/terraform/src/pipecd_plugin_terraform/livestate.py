@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipecd_plugin_terraform.changes import flatten
+from pipecd_plugin_terraform.masking import Mask, collect_sensitive
 from pipecd_sdk import Health, Resource, TargetError
 from pipecd_sdk.kit.text import make_printable_line
 
@@ -25,6 +26,8 @@ class StateView:
     values: Mapping[str, Mapping[str, Any]]
     """The resources as the program has them, by id."""
     resources: tuple[Resource, ...]
+    mask: Mask
+    """Of the sensitive values, which may stand elsewhere too."""
 
     def describe(self, resource: str) -> list[str] | None:
         """Returns the lines of a resource's values, masked; None when it is not in the state."""
@@ -32,7 +35,10 @@ class StateView:
         if found is None:
             return None
         masks = found.get("sensitive_values")
-        return [f"{path}: {text}" for path, text in flatten(found.get("values"), masks, None)]
+        return [
+            self.mask.apply(f"{path}: {text}")
+            for path, text in flatten(found.get("values"), masks, None)
+        ]
 
 
 def read_view(state: Mapping[str, Any], *, lineage: str, serial: int, workspace: str) -> StateView:
@@ -62,6 +68,11 @@ def read_view(state: Mapping[str, Any], *, lineage: str, serial: int, workspace:
         workspace=workspace,
         values=values,
         resources=(head, *found),
+        mask=Mask(
+            text
+            for each in values.values()
+            for text in collect_sensitive(each.get("values"), each.get("sensitive_values"))
+        ),
     )
 
 

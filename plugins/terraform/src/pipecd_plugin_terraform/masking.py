@@ -3,8 +3,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 MASK: Final = "(secret)"
 SHORTEST: Final = 6
@@ -16,8 +16,9 @@ class Mask:
     """Replaces secret values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        self.values = frozenset(values)
         found: set[str] = set()
-        for value in values:
+        for value in self.values:
             for line in (value, *value.splitlines()):
                 if len(line.strip()) >= SHORTEST:
                     found |= {line, json.dumps(line)[1:-1]}
@@ -32,6 +33,37 @@ class Mask:
             'token (secret)'
         """
         return self._pattern.sub(MASK, text) if self._pattern is not None else text
+
+
+def collect_sensitive(value: Any, marks: Any) -> Iterator[str]:
+    """Yields the texts in a value that Terraform marks as sensitive.
+
+    The marks do not follow a value into what a provider computes of it: so the same text is masked
+    wherever it stands.
+
+    Example:
+        >>> list(collect_sensitive({"a": ["x", "y"], "b": "z"}, {"a": [True]}))
+        ['x']
+    """
+    if marks is True:
+        yield from _iter_texts(value)
+    elif isinstance(marks, dict) and isinstance(value, dict):
+        for key, each in marks.items():
+            yield from collect_sensitive(value.get(key), each)
+    elif isinstance(marks, list) and isinstance(value, list):
+        for item, each in zip(value, marks, strict=False):
+            yield from collect_sensitive(item, each)
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _iter_texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _iter_texts(each)
 
 
 def find_secret_values(variables: Mapping[str, str]) -> list[str]:
