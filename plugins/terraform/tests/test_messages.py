@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_terraform.masking import Mask
-from pipecd_plugin_terraform.messages import Diagnostic, Reader, explain
+from pipecd_plugin_terraform.messages import Diagnostic, MessageReader, explain
 
 from pipecd_sdk import Severity
 
@@ -40,13 +40,13 @@ def message(kind: str, text: str, **more: Any) -> str:
     ],
 )  # fmt: skip
 def test_a_line_is_shown_as_people_read_it(line: str, shown: str, severity: Severity) -> None:
-    found = Reader().translate(line)
+    found = MessageReader().translate(line)
 
     assert (found.text, found.severity) == (shown, severity)
 
 
 def test_a_diagnostic_has_its_place_and_its_detail() -> None:
-    reader = Reader()
+    reader = MessageReader()
     place = {"filename": "main.tf", "start": {"line": 3}}
     given = {"severity": "error", "summary": "No", "detail": "Because.\nReally.", "range": place}
     found = reader.translate(message("diagnostic", "Error: No", diagnostic=given))
@@ -60,7 +60,7 @@ def test_a_diagnostic_has_its_place_and_its_detail() -> None:
 
 
 def test_a_masked_value_is_not_shown_however_it_is_written() -> None:
-    reader = Reader(mask=Mask(['hu"sh\nsecond line']))
+    reader = MessageReader(mask=Mask(['hu"sh\nsecond line']))
 
     assert "hu" not in reader.translate(message("x", 'is hu"sh\nsecond line')).text
     assert reader.translate("second line").text == "(secret)"

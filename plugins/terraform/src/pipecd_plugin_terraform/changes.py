@@ -179,11 +179,11 @@ def _compare(change: Mapping[str, Any], forcing: set[str]) -> Iterator[str]:
 def _is_hidden_change(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Returns whether masked values differ: at the path itself, or below it."""
 
-    def below(values: Mapping[str, str]) -> dict[str, str]:
+    def pick_below(values: Mapping[str, str]) -> dict[str, str]:
         heads = (f"{path}.", f"{path}[")
         return {key: value for key, value in values.items() if key == path or key.startswith(heads)}
 
-    return below(before) != below(after)
+    return pick_below(before) != pick_below(after)
 
 
 def flatten(
@@ -213,7 +213,7 @@ def flatten(
             name = make_printable_line(str(key))
             yield from flatten(
                 here.get(key),
-                _at(sensitive, key),
+                _get_mark(sensitive, key),
                 open_keys.get(key),
                 f"{path}.{name}" if path else name,
                 depth + 1,
@@ -227,7 +227,7 @@ def flatten(
         for index in range(max(len(items), len(open_items))):
             yield from flatten(
                 items[index] if index < len(items) else None,
-                _at(sensitive, index),
+                _get_mark(sensitive, index),
                 open_items[index] if index < len(open_items) else None,
                 f"{path}[{index}]",
                 depth + 1,
@@ -245,7 +245,7 @@ def format_value(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
-def _at(marks: Any, key: str | int) -> Any:
+def _get_mark(marks: Any, key: str | int) -> Any:
     if isinstance(marks, dict):
         return marks.get(key)
     if isinstance(marks, list) and isinstance(key, int) and key < len(marks):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pipecd_plugin_terraform.changes import Changes, read_changes
 from pipecd_plugin_terraform.masking import Mask
-from pipecd_plugin_terraform.messages import Reader, explain
+from pipecd_plugin_terraform.messages import MessageReader, explain
 from pipecd_sdk import Severity, StageFailedError, StageLog, TargetError
 from pipecd_sdk.kit import shell
 from pipecd_sdk.kit.process import Argument, join_option, own, word
@@ -31,7 +31,7 @@ PULL_LIMIT: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CommandSettings:
     """What the commands are run with. Its values may be secrets and are shown nowhere."""
 
     environment: Mapping[str, str]
@@ -61,7 +61,7 @@ class Terraform:
         self,
         program: Path,
         directory: Path,
-        settings: Settings,
+        settings: CommandSettings,
         *,
         name: str,
         data: Path | None = None,
@@ -160,9 +160,9 @@ class Terraform:
         changes = read_changes(shown, self._settings.mask)
         return PlannedChanges(changes=changes, file=file)
 
-    def reader(self) -> Reader:
+    def reader(self) -> MessageReader:
         """Returns what reads the messages of a command."""
-        return Reader(mask=self._settings.mask)
+        return MessageReader(mask=self._settings.mask)
 
     async def read_state(self) -> Mapping[str, Any]:
         """Returns the state as `show -json` prints it. Raises TargetError."""

@@ -29,7 +29,7 @@ class HclError(ValueError):
 
 
 @dataclass(slots=True)
-class Block:
+class HclBlock:
     """A block at the top of a file."""
 
     kind: str
@@ -38,21 +38,21 @@ class Block:
     """Those whose value is a plain text."""
 
 
-def read_blocks(text: str) -> list[Block]:
+def read_blocks(text: str) -> list[HclBlock]:
     """Returns the blocks at the top of a file. Raises HclError.
 
     Example:
         >>> read_blocks('module "a" {\\n  source = "./b"\\n  version = "1.0"\\n}')[0].attributes
         {'source': './b', 'version': '1.0'}
     """
-    blocks: list[Block] = []
+    blocks: list[HclBlock] = []
     line: list[tuple[str, str]] = []
     depth = 0
-    current: Block | None = None
+    current: HclBlock | None = None
     for kind, value in _tokens(text):
         if kind == "other" and value in "{[(":
             if depth == 0 and value == "{" and line and line[0][0] == "word":
-                current = Block(line[0][1], [text for _, text in line[1:]])
+                current = HclBlock(line[0][1], [text for _, text in line[1:]])
                 blocks.append(current)
                 line = []
             depth += 1
@@ -76,7 +76,7 @@ def read_blocks(text: str) -> list[Block]:
     return blocks
 
 
-def _note(block: Block | None, line: list[tuple[str, str]], depth: int) -> None:
+def _note(block: HclBlock | None, line: list[tuple[str, str]], depth: int) -> None:
     if block is None or depth != 1 or len(line) != 3:
         return
     (first, name), (_, sign), (third, value) = line

@@ -60,7 +60,7 @@ class StateLock:
 
 
 @dataclass(slots=True)
-class Reader:
+class MessageReader:
     """Reads the messages of one command: what the log shows of each, and what went wrong."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)

@@ -19,7 +19,7 @@ from pipecd_plugin_terraform.changes import Changes
 from pipecd_plugin_terraform.command import Terraform
 from pipecd_plugin_terraform.config import TerraformPluginConfig, TerraformTarget
 from pipecd_plugin_terraform.livestate import StateView, read_view
-from pipecd_plugin_terraform.program import Programs
+from pipecd_plugin_terraform.program import TerraformPrograms
 from pipecd_plugin_terraform.source import Configuration, choose_target, expand_nothing
 from pipecd_sdk import (
     DeployTarget,
@@ -71,7 +71,7 @@ class _Known:
 class Observer:
     """Reads states, plans for drift and previews."""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: TerraformPrograms) -> None:
         self._programs = programs
         self._known: dict[tuple[str, str], _Known] = {}
         self._room: asyncio.Semaphore | None = None

@@ -16,8 +16,8 @@ from pipecd_plugin_terraform.config import (
 from pipecd_plugin_terraform.details import describe
 from pipecd_plugin_terraform.livestate import StateView
 from pipecd_plugin_terraform.observing import Observer, to_sync_state
-from pipecd_plugin_terraform.program import Programs
-from pipecd_plugin_terraform.stages import StageRun
+from pipecd_plugin_terraform.program import TerraformPrograms
+from pipecd_plugin_terraform.stages import TerraformStage
 from pipecd_plugin_terraform.versions import find_versions
 from pipecd_sdk import (
     DeploymentPlugin,
@@ -57,7 +57,7 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
     application_config = TerraformOptions
 
     def __init__(self) -> None:
-        self._programs = Programs()
+        self._programs = TerraformPrograms()
         self.observer = Observer(self._programs)
 
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
@@ -85,8 +85,8 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
     async def undo(self, ctx: StageContext) -> None:
         await self._run(ctx).roll_back()
 
-    def _run(self, ctx: StageContext) -> StageRun:
-        return StageRun(ctx=ctx, config=self.config, programs=self._programs)
+    def _run(self, ctx: StageContext) -> TerraformStage:
+        return TerraformStage(ctx=ctx, config=self.config, programs=self._programs)
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         view = await self.observer.look(ctx, target, self.config)

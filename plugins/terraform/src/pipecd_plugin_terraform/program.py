@@ -18,7 +18,7 @@ _TOFU: Final = "https://github.com/opentofu/opentofu/releases/download/v{version
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 
 
-class Programs:
+class TerraformPrograms:
     """Finds programs, and remembers whose version is new enough."""
 
     def __init__(self) -> None:

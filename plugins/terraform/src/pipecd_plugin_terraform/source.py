@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipecd_plugin_terraform.command import Settings
+from pipecd_plugin_terraform.command import CommandSettings
 from pipecd_plugin_terraform.config import CommandEnvs, TerraformOptions, TerraformTarget
 from pipecd_plugin_terraform.flags import iter_backend_files, iter_var_files, split_planning
 from pipecd_plugin_terraform.masking import Mask, find_secret_values
@@ -64,7 +64,7 @@ class Configuration:
         """Returns the configuration of a commit. Raises StageFailedError, ConfigError."""
         return cls(folder=Folder.open(source), options=source.options, target=target.config)
 
-    async def settings(self, expand: Expand) -> Settings:
+    async def settings(self, expand: Expand) -> CommandSettings:
         """Returns what its commands are run with. Raises StageFailedError."""
         own = _pairs(self.target.envs)
         return await self._settings(operator_environment() | own, own, expand)
@@ -73,7 +73,7 @@ class Configuration:
         """Returns the mask of the deploy target's own secrets."""
         return Mask(find_secret_values(_pairs(self.target.envs)))
 
-    async def preview_settings(self, home: Path) -> Settings:
+    async def preview_settings(self, home: Path) -> CommandSettings:
         """Returns the same for a preview: with its own credentials, and with no others."""
         allowed = self.target.plan_preview
         own = _read_env_file(allowed.env_file) | _pairs(allowed.envs)
@@ -82,7 +82,7 @@ class Configuration:
 
     async def _settings(
         self, environment: Mapping[str, str], own: Mapping[str, str], expand: Expand
-    ) -> Settings:
+    ) -> CommandSettings:
         """`own`: the variables of the operator, among which are credentials."""
         options = self.options
         flags = options.command_flags
@@ -104,7 +104,7 @@ class Configuration:
         shared = await _expand_pairs(options.command_envs.shared, open_pair)
         environments = await _expand_envs(options.command_envs, open_pair)
         variables = [f"-var={await open_pair(each)}" for each in options.vars]
-        return Settings(
+        return CommandSettings(
             environment={**environment, **shared},
             environments=environments,
             arguments=self._arguments(variables),

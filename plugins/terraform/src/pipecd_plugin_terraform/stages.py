@@ -11,8 +11,8 @@ from pipecd_plugin_terraform import saved_plan
 from pipecd_plugin_terraform.command import PlannedChanges, Terraform
 from pipecd_plugin_terraform.config import TerraformPluginConfig
 from pipecd_plugin_terraform.masking import Mask
-from pipecd_plugin_terraform.messages import Reader, explain
-from pipecd_plugin_terraform.program import Programs
+from pipecd_plugin_terraform.messages import MessageReader, explain
+from pipecd_plugin_terraform.program import TerraformPrograms
 from pipecd_plugin_terraform.source import Configuration, choose_target
 from pipecd_sdk import Exit, Outcome, Source, StageContext, StageFailedError
 from pipecd_sdk.scripts.environment import locate_scripts
@@ -33,12 +33,12 @@ class InterruptedApplyError(StageFailedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageRun:
+class TerraformStage:
     """One run of a stage."""
 
     ctx: StageContext
     config: TerraformPluginConfig
-    programs: Programs
+    programs: TerraformPrograms
 
     async def plan(self, *, exits: bool) -> Outcome | None:
         """TERRAFORM_PLAN: makes a plan, shows it, and saves it."""
@@ -74,7 +74,7 @@ class StageRun:
     async def roll_back(self) -> None:
         """TERRAFORM_ROLLBACK: applies the configuration of the running commit."""
         ctx = self.ctx
-        await self._script(Reader(), ROLLBACK_PREFIX).end_others()
+        await self._script(MessageReader(), ROLLBACK_PREFIX).end_others()
         if await ctx.deployment_metadata.get(APPLIED) is None:
             ctx.log.info("Nothing had been applied: there is nothing to roll back")
             return
@@ -134,7 +134,7 @@ class StageRun:
         prefix: str = "",
     ) -> None:
         ctx = self.ctx
-        reader = Reader(mask=await self._find_mask(source))
+        reader = MessageReader(mask=await self._find_mask(source))
         script = self._script(reader, prefix)
 
         async def prepare() -> Callable[[str], Script]:
@@ -167,7 +167,7 @@ class StageRun:
             raise explain(f"{self.config.program} apply", reader.errors, exit_code=ended.code)
         ctx.log.success("Applied")
 
-    def _script(self, reader: Reader, prefix: str) -> StageScript:
+    def _script(self, reader: MessageReader, prefix: str) -> StageScript:
         name = self.config.program
         return StageScript(
             ctx=self.ctx,

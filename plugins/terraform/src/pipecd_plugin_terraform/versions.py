@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pipecd_plugin_terraform.hcl import Block, HclError, read_blocks
+from pipecd_plugin_terraform.hcl import HclBlock, HclError, read_blocks
 from pipecd_sdk import StageFailedError, Version
 from pipecd_sdk.kit.text import make_printable_line
 from pipecd_sdk.repository import Folder, read_text
@@ -73,7 +73,7 @@ def _read_providers(file: Path) -> Iterator[Version]:
             )
 
 
-def _blocks(name: str, text: str) -> list[Block]:
+def _blocks(name: str, text: str) -> list[HclBlock]:
     try:
         return read_blocks(text)
     except HclError as error:
