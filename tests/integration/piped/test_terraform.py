@@ -30,7 +30,7 @@ def application(version: str, *, stages: list[dict[str, Any]] | None = None) -> 
     spec: dict[str, Any] = {
         "name": "network",
         "input": {
-            "vars": [f"version={version}"],
+            "vars": [f"release={version}"],
             "commandFlags": {"plan": ["-parallelism=5"]},
             "commandEnvs": {"shared": ["TF_VAR_unused=1"]},
             "autoRollback": True,
@@ -51,10 +51,10 @@ def configuration(folder: Path) -> str:
         f"cd {folder}; echo $VERSION >> runs; echo $$ > pid.new; mv pid.new pid-$VERSION; "
         "[ $VERSION = v1 ] || while ! [ -e go-$VERSION ]; do sleep 0.05; done"
     )
-    one = data(value="var.version", run=wait).replace(
+    one = data(value="var.release", run=wait).replace(
         "    command =", "    environment = {\n      VERSION = self.input\n    }\n    command ="
     )
-    return BACKEND + 'variable "version" {\n  type = string\n}\n' + one
+    return BACKEND + 'variable "release" {\n  type = string\n}\n' + one
 
 
 @pytest.fixture
