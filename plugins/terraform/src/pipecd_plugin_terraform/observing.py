@@ -32,9 +32,12 @@ from pipecd_sdk import (
     TargetError,
 )
 from pipecd_sdk.scratch import Scratch
+from pipecd_sdk.scripts.environment import locate_scripts
 
 FRESH: Final = timedelta(seconds=2)
 """How long a state counts as just read."""
+CACHE: Final = ".terraform"
+"""Beside the records of scripts, which piped gives a place that outlives the plugin."""
 LONGEST_PAUSE: Final = timedelta(hours=1)
 COMMAND_LIMIT: Final = timedelta(minutes=30)
 
@@ -60,8 +63,9 @@ class DriftAnswer:
 class _Known:
     """What is known of one application."""
 
+    folder: Path
+    """What init has made for it, also for the next process: providers are large."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    scratch: TerraformScratch = field(default_factory=TerraformScratch)
     stamp: bytes = b""
     view: StateView | None = None
     seen_at: datetime | None = None
@@ -83,7 +87,7 @@ class Observer:
     ) -> StateView:
         """Returns what is in the state now. Raises StageFailedError."""
         choose_target(ctx.targets)
-        known = self._known.setdefault((ctx.application_id, target.name), _Known())
+        known = self._recall(ctx, target)
         async with known.lock:
             stamp = _make_stamp(ctx, target)
             now = ctx.clock.now()
@@ -94,11 +98,18 @@ class Observer:
                 and now - known.seen_at < FRESH
             ):
                 return known.view
-            async with self._open(ctx, target, config, known.scratch.path) as terraform:
+            async with self._open(ctx, target, config, known.folder) as terraform:
                 await self._read(terraform, ctx, known, stamp)
             known.seen_at = now
             assert known.view is not None  # noqa: S101 - for the checker
             return known.view
+
+    def _recall(self, ctx: LiveContext, target: DeployTarget) -> _Known:
+        key = (ctx.application_id, target.name)
+        if key not in self._known:
+            name = hashlib.blake2b("\0".join(key).encode(), digest_size=16).hexdigest()
+            self._known[key] = _Known(folder=locate_scripts() / CACHE / name)
+        return self._known[key]
 
     async def _read(
         self, terraform: Terraform, ctx: LiveContext, known: _Known, stamp: bytes
@@ -120,7 +131,7 @@ class Observer:
         view: StateView,
     ) -> Changes:
         """Returns what an apply of the commit would change. Raises StageFailedError."""
-        known = self._known.setdefault((ctx.application_id, target.name), _Known())
+        known = self._recall(ctx, target)
         async with known.lock:
             key = (_make_stamp(ctx, target), view.lineage, view.serial)
             now = ctx.clock.now()
@@ -144,8 +155,8 @@ class Observer:
         changes: Changes | None = None
         failure: StageFailedError | None = None
         try:
-            async with self._open(ctx, target, config, known.scratch.path) as terraform:
-                changes = await self._plan(terraform, known.scratch.path)
+            async with self._open(ctx, target, config, known.folder) as terraform:
+                changes = await self._plan(terraform, known.folder)
         except StageFailedError as error:
             failure = error
         last = known.answer
@@ -170,20 +181,21 @@ class Observer:
         ctx: LiveContext,
         target: DeployTarget,
         config: TerraformPluginConfig,
-        scratch: Path,
+        folder: Path,
     ) -> AsyncIterator[Terraform]:
         """Makes the program ready for a commit's files; only a few run at a time."""
         configuration = Configuration.open(ctx.source, target)
         settings = await configuration.settings(expand_nothing)
         version = configuration.options.terraform_version
         program = await self._programs.find(config.program, version, ctx.tools)
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         async with self._take_turn(config):
             terraform = Terraform(
                 program,
                 configuration.folder.path,
                 settings,
                 name=config.program,
-                data=scratch / "data",
+                data=folder / "data",
                 limit=COMMAND_LIMIT,
             )
             await terraform.prepare(None)
