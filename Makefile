@@ -50,6 +50,7 @@ TYPED_TESTS := \
 	plugins/files/tests \
 	plugins/kubernetes/tests \
 	plugins/scriptrun/tests \
+	plugins/terraform/tests \
 	plugins/wait/tests \
 	plugins/waitapproval/tests \
 	tests/chaos \
@@ -112,7 +113,7 @@ test: setup browser ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths
-	@echo "The slow platforms Terraform and AWS are not built yet."
+	@echo "The slow platform AWS is not built yet."
 	$(MAKE) test ARGS="-m 'not kubernetes'"
 	$(MAKE) test-kubernetes
 	$(MAKE) chaos N=300

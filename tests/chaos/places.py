@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
-
 from chaos.moments import Moment
 from chaos.seams.chaos_wrapped import AT_START, LATER, OF_STORIES, WRAPPED
+from pipecd_runtime.shim.chaos import BOUNDARIES
 
 WRITES = (
     "CreateDeployment",

@@ -22,10 +22,10 @@ STARTS: Final = {
         "is copied into plugin files and runs under any Python, without us; it becomes another"
         " Python, and starts nothing"
     ),
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/runner.py": (
+    "packages/runtime/src/pipecd_runtime/shim/runner.py": (
         "runs without our packages, for its start to be quick; starts the shell of a script"
     ),
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/template.py": "forks itself, a shim",
+    "packages/runtime/src/pipecd_runtime/shim/template.py": "forks itself, a shim",
 }
 """Where a process may start, and why."""
 
@@ -41,7 +41,7 @@ TRUSTED: Final = {
 
 ENVIRONMENTS: Final = {
     f"{DOOR}/environment.py": "makes the environments of children",
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/prefork.py": "chooses the variables of tests",
+    "packages/sdk/src/pipecd_sdk/scripts/prefork.py": "chooses the variables of tests",
     "plugins/scriptrun/src/pipecd_plugin_scriptrun/plugin.py": (
         "the script's environment, of which script_environment leaves out what is ours; and the"
         " folder for records"
@@ -53,7 +53,7 @@ LIBRARIES: Final = {
     "packages/sdk/src/pipecd_sdk/_glue/parent.py": "prctl",
     "packages/wire/src/pipecd_wire/rpc/arenas.py": "mallopt",
     "plugins/files/src/pipecd_plugin_files/provider/site.py": "syncfs",
-    "plugins/scriptrun/src/pipecd_plugin_scriptrun/shim/runner.py": "prctl",
+    "packages/runtime/src/pipecd_runtime/shim/runner.py": "prctl",
 }
 """Where functions of the C library may be called, which has many that start a process."""
 

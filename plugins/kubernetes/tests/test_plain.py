@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pipecd_plugin_kubernetes.config import Input, KubernetesOptions, KubernetesPluginConfig
 from pipecd_plugin_kubernetes.rendering import load_manifests
-from pipecd_plugin_kubernetes.rendering.folder import Folder
 from pipecd_plugin_kubernetes.rendering.plain import read_plain
 
 from pipecd_sdk import Source, StageFailedError, Tool, Tools
+from pipecd_sdk.repository import Folder
 
 
 class NoTools(Tools):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_scriptrun.records import ScriptAttempts
 
+from pipecd_sdk.scripts.records import ScriptAttempts
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, executable, start_plugin

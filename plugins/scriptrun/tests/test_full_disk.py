@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.output import OutputFile
-from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord
-from pipecd_plugin_scriptrun.shim import start
-from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED, RELEASE
-from pipecd_plugin_scriptrun.shim_client import Script, _job
 
+from pipecd_runtime.shim import start
+from pipecd_runtime.shim.runner import NOT_STARTED, RELEASE
+from pipecd_sdk.scripts.output import OutputFile
+from pipecd_sdk.scripts.records import EndRecord, ScriptRecord
+from pipecd_sdk.scripts.shim_client import Script, _job
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
 from pipecd_wire.model import deployment_pb2
@@ -135,7 +135,7 @@ async def test_the_end_of_a_script_is_kept_as_soon_as_there_is_room(tmp_path: Pa
 async def test_a_script_that_writes_for_ever_does_not_fill_the_disk(tmp_path: Path) -> None:
     small = (
         "import sys; sys.path.append(sys.argv[1])\n"
-        "from pipecd_plugin_scriptrun.shim import runner\n"
+        "from pipecd_runtime.shim import runner\n"
         "runner.LARGEST_OUTPUT = 10_000\n"
         "sys.exit(runner.main())"
     )

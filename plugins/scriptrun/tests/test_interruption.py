@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.shim.chaos import BOUNDARIES
 
+from pipecd_runtime.shim.chaos import BOUNDARIES
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, PluginProcess, executable, start_plugin

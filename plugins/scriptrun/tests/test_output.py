@@ -5,8 +5,9 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pipecd_plugin_scriptrun.output import LONGEST_BLOCK, Lines, OutputFile
-from pipecd_plugin_scriptrun.shim import frames
+
+from pipecd_runtime.shim import frames
+from pipecd_sdk.scripts.output import LONGEST_BLOCK, Lines, OutputFile
 
 
 def fed(*pieces: bytes) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from pipecd_plugin_scriptrun.plugin import ScriptRun
-from pipecd_plugin_scriptrun.prefork import SHIMS
 
 from pipecd_sdk import Clock, StageStatus
+from pipecd_sdk.scripts.prefork import SHIMS
 from pipecd_sdk.testing import StageHarness
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped

@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_scriptrun.records import ScriptAttempts, ScriptRecord, find_scripts_folder, sweep
-from pipecd_plugin_scriptrun.shim import processes
-from pipecd_plugin_scriptrun.shim import record as shim
 
 from pipecd_runtime import script_records
+from pipecd_runtime.shim import processes
+from pipecd_runtime.shim import record as shim
 from pipecd_sdk.kit.script_records import to_folder_name
+from pipecd_sdk.scripts.records import ScriptAttempts, ScriptRecord, find_scripts_folder, sweep
 from pipecd_wire.headers import SCRIPT_ID_VARIABLE
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run by Python at the start of every program of a site: places to die at, and a clock to move.
 
-`PIPECD_CHAOS_ARMED` is read by `pipecd_plugin_scriptrun.shim.chaos`, which does what it says there.
+`PIPECD_CHAOS_ARMED` is read by `pipecd_runtime.shim.chaos`, which does what it says there.
 `PIPECD_CHAOS_CLOCK=<folder>` holds one file per program with the seconds that its clock is off.
 """
 
@@ -21,7 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from chaos_wrapped import WRAPPED  # type: ignore[import-not-found] # it is beside this file
-from pipecd_plugin_scriptrun.shim.chaos import hit
+
+from pipecd_runtime.shim.chaos import hit
 
 CLOCK = "pipecd_sdk.clock"
 OURS = {"pipecd_piped", "pipecd_controlplane", "__main__"}

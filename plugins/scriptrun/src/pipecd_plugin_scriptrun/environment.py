@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipecd_plugin_scriptrun.shim.processes import SCRIPT_ID
 from pipecd_sdk import Deployment
+from pipecd_sdk.scripts.shim_client import SCRIPT_ID
 
 OURS: Final = "PIPECD_"
 # Set by our wire package for its own process, and wrong for a program that forks on purpose.

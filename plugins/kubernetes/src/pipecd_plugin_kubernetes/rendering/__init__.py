@@ -11,15 +11,15 @@ from typing import Final
 from pipecd_plugin_kubernetes.config import KubernetesOptions, KubernetesPluginConfig
 from pipecd_plugin_kubernetes.manifest import Manifest
 from pipecd_plugin_kubernetes.rendering.arrange import IsNamespaced, arrange
-from pipecd_plugin_kubernetes.rendering.folder import Folder
 from pipecd_plugin_kubernetes.rendering.helm import render_chart
 from pipecd_plugin_kubernetes.rendering.helm_home import HelmHome
 from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.kustomize import find_folder, render_kustomization
 from pipecd_plugin_kubernetes.rendering.plain import read_plain
 from pipecd_plugin_kubernetes.rendering.programs import Programs
-from pipecd_plugin_kubernetes.rendering.scratch import Scratch
+from pipecd_plugin_kubernetes.rendering.scratch import KubernetesScratch
 from pipecd_sdk import Source, StageFailedError, Tools
+from pipecd_sdk.repository import Folder
 
 __all__ = ["close_homes", "load_manifests"]
 
@@ -66,7 +66,7 @@ async def _render(
         if start is None:
             return await asyncio.to_thread(read_plain, folder, given.manifests)
     hosts = Hosts.from_config(config)
-    with await asyncio.to_thread(Scratch) as scratch:
+    with await asyncio.to_thread(KubernetesScratch) as scratch:
         programs = Programs(config, tools, scratch.path)
         if start is not None:
             return await render_kustomization(

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipecd_plugin_kubernetes.config import ChartRepository, HelmChart, KubernetesPluginConfig
-from pipecd_plugin_kubernetes.rendering.folder import (
+from pipecd_plugin_kubernetes.rendering.git_remote import fetch_commit
+from pipecd_plugin_kubernetes.rendering.hosts import Hosts
+from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit import yaml
+from pipecd_sdk.repository import (
     Folder,
     check_links,
     read_text,
     resolve_within,
 )
-from pipecd_plugin_kubernetes.rendering.git_remote import fetch_commit
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
-from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit import yaml
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _VERSION: Final = re.compile(r"[A-Za-z0-9^~<>=*|, .+-]*")

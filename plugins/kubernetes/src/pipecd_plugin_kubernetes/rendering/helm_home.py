@@ -14,7 +14,7 @@ from typing import Final
 
 from pipecd_plugin_kubernetes.config import KubernetesPluginConfig
 from pipecd_plugin_kubernetes.rendering.programs import make_environment, run_program
-from pipecd_plugin_kubernetes.rendering.scratch import Scratch
+from pipecd_plugin_kubernetes.rendering.scratch import KubernetesScratch
 from pipecd_sdk.kit import yaml
 from pipecd_sdk.kit.process import own, word
 
@@ -23,7 +23,7 @@ class HelmHome:
     """One folder for the repositories and registries of one configuration."""
 
     def __init__(self, config: KubernetesPluginConfig) -> None:
-        self._folder = Scratch()
+        self._folder = KubernetesScratch()
         self.path = self._folder.path
         self._updating = asyncio.Lock()
         self.updates = 0

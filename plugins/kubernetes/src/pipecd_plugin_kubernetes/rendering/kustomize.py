@@ -8,7 +8,6 @@ from typing import Final
 
 from pipecd_plugin_kubernetes.config import Input
 from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
-from pipecd_plugin_kubernetes.rendering.folder import Folder
 from pipecd_plugin_kubernetes.rendering.gate import run_gated
 from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.kustomization import (
@@ -23,6 +22,7 @@ from pipecd_plugin_kubernetes.rendering.programs import (
 )
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit.process import Argument, join_option, own, word
+from pipecd_sdk.repository import Folder
 
 _ANY: Final = frozenset[str]()
 _SWITCH: Final = frozenset({"", "true", "false"})

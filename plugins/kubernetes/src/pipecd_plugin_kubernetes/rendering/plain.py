@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
-from pipecd_plugin_kubernetes.rendering.folder import Folder, read_text
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.repository import Folder, read_text
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _APPLICATION_FILES: Final = (".pipecd.yaml", ".pipecd.yml")

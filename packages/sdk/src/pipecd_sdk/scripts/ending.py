@@ -13,15 +13,15 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.records import ScriptRecord
-from pipecd_plugin_scriptrun.shim.runner import (
+from pipecd_runtime.shim.runner import (
     FIRST_LOOK_SECONDS,
     KILL_LIMIT_SECONDS,
     LONGEST_LOOK_SECONDS,
     OUTPUT_LIMIT_SECONDS,
 )
 from pipecd_sdk import StageContext
+from pipecd_sdk.scripts.leftovers import end_leftovers
+from pipecd_sdk.scripts.records import ScriptRecord
 
 ENDING_RESERVE_SECONDS: Final = 5.0
 """Extra seconds, beyond all limits, for a shim to end after SIGTERM."""
@@ -32,7 +32,9 @@ def ending_limit_seconds(grace_seconds: float) -> float:
     return grace_seconds + KILL_LIMIT_SECONDS + OUTPUT_LIMIT_SECONDS + ENDING_RESERVE_SECONDS
 
 
-async def end_script(ctx: StageContext, record: ScriptRecord, grace_seconds: float) -> bool:
+async def end_script(
+    ctx: StageContext, record: ScriptRecord, grace_seconds: float, *, is_interrupted: bool = False
+) -> bool:
     """Ends all processes of a script and prevents its start; returns whether its shim was alive.
 
     When this process is ending, the start is not prevented: the next process continues the stage.
@@ -63,7 +65,7 @@ async def end_script(ctx: StageContext, record: ScriptRecord, grace_seconds: flo
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_LOOK_SECONDS)
     if record.read_ended() is None and (token := record.token()) is not None:
-        await end_leftovers(ctx, token, grace_seconds)
+        await end_leftovers(ctx, token, grace_seconds, is_interrupted=is_interrupted)
     return had_shim
 
 

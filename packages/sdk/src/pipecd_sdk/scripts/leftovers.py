@@ -4,8 +4,8 @@
 import asyncio
 import time
 
-from pipecd_plugin_scriptrun.shim.processes import KILL, TERM, ScriptProcesses
-from pipecd_plugin_scriptrun.shim.runner import (
+from pipecd_runtime.shim.processes import INT, KILL, TERM, ScriptProcesses
+from pipecd_runtime.shim.runner import (
     FIRST_LOOK_SECONDS,
     KILL_LIMIT_SECONDS,
     LONGEST_LOOK_SECONDS,
@@ -14,17 +14,20 @@ from pipecd_plugin_scriptrun.shim.runner import (
 from pipecd_sdk import StageContext
 
 
-async def end_leftovers(ctx: StageContext, token: str, grace_seconds: float) -> int:
+async def end_leftovers(
+    ctx: StageContext, token: str, grace_seconds: float, *, is_interrupted: bool = False
+) -> int:
     """Sends SIGTERM to all, then SIGKILL after the grace period; returns how many there were.
 
-    SIGTERM is sent once: a process that starts later belongs to a script's own cleanup.
+    `is_interrupted`: SIGINT instead, and the grace period is never shortened. The
+    signal is sent once: a process that starts later belongs to a script's own cleanup.
     """
     processes = ScriptProcesses(token)
     over = time.monotonic() + grace_seconds
-    asked = processes.signal(TERM)
+    asked = processes.signal(INT if is_interrupted else TERM)
     pause = FIRST_LOOK_SECONDS
     while alive := processes.find():
-        if ctx.is_ending():
+        if ctx.is_ending() and not is_interrupted:
             over = min(over, time.monotonic() + SHORT_GRACE_SECONDS)
         if time.monotonic() >= over:
             ctx.log.error("Killing %d processes that did not end in time", len(alive))

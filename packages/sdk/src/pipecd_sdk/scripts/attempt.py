@@ -6,17 +6,17 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from pipecd_plugin_scriptrun.ending import ending_limit_seconds
-from pipecd_plugin_scriptrun.leftovers import end_leftovers
-from pipecd_plugin_scriptrun.output import OutputBlock, OutputFile
-from pipecd_plugin_scriptrun.prefork import SHIMS
-from pipecd_plugin_scriptrun.records import EndRecord, ScriptRecord, StartRecord
-from pipecd_plugin_scriptrun.shim import chaos
-from pipecd_plugin_scriptrun.shim.runner import NOT_STARTED
-from pipecd_plugin_scriptrun.shim_client import Script, Shim
-from pipecd_sdk import StageContext, StageFailedError
+from pipecd_runtime.shim import chaos
+from pipecd_runtime.shim.runner import NOT_STARTED
+from pipecd_sdk import Severity, StageContext, StageFailedError
+from pipecd_sdk.scripts.ending import ending_limit_seconds
+from pipecd_sdk.scripts.leftovers import end_leftovers
+from pipecd_sdk.scripts.output import OutputBlock, OutputFile
+from pipecd_sdk.scripts.prefork import SHIMS
+from pipecd_sdk.scripts.records import EndRecord, ScriptRecord, StartRecord
+from pipecd_sdk.scripts.shim_client import Script, Shim
 
 NOTICE_AFTER_SECONDS: Final = 3.0
 """Seconds of waiting for a background process before the log says so."""
@@ -27,6 +27,22 @@ DEATH_NOTICE_SECONDS: Final = 0.05
 
 Mark = Callable[[], Awaitable[None]]
 """Marks the start of a script at the control plane; returns when that cannot be lost."""
+
+
+class LogText(NamedTuple):
+    """What the log shows of a line of output; an empty text is not shown."""
+
+    text: str
+    severity: Severity = Severity.INFO
+
+
+Translate = Callable[[str], LogText]
+"""Makes the log's line of one of the output. Pure: each process gets the same from a line."""
+
+
+def as_written(line: str) -> LogText:
+    """Returns the line as it is."""
+    return LogText(line)
 
 
 class Attempt:
@@ -41,6 +57,8 @@ class Attempt:
         heading: Sequence[str],
         floor: int,
         mark: Mark | None = None,
+        what: str = "the script",
+        translate: Translate = as_written,
     ) -> None:
         """`mark` is called before the script is started, while its shim makes everything ready."""
         self._ctx = ctx
@@ -49,6 +67,8 @@ class Attempt:
         self._heading = heading
         self._floor = floor
         self._mark = mark
+        self._what = what
+        self._translate = translate
         self._shim = Shim(record)
         self._output = OutputFile(record.output)
         self._starts = 0
@@ -71,7 +91,7 @@ class Attempt:
             # When piped dies, this is cancelled, too, a moment before the kernel ends this process.
             # That must not end the script.
             await asyncio.sleep(DEATH_NOTICE_SECONDS)
-            self._ctx.log.info("Cancelled: ending the script and all it started")
+            self._ctx.log.info("Cancelled: ending %s and all it started", self._what)
             await self._end()
             raise
         except Exception:
@@ -82,7 +102,7 @@ class Attempt:
             self._shim.leave()
             self._output.close()
         if ended is None:
-            count = await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)
+            count = await self._end_leftovers()
             self._ctx.log.info(
                 "Processes of the interrupted script that had to be ended: %d", count
             )
@@ -125,15 +145,15 @@ class Attempt:
         code = self._shim.exit_code
         if code == NOT_STARTED:
             why = self._record.errors() or "there is no room on the disk"
-            raise StageFailedError(f"the script could not be started: {why}")
+            raise StageFailedError(f"{self._what} could not be started: {why}")
         if self._starts == MOST_STARTS:
             how = "was killed" if code is None else f"ended with {code}"
-            raise StageFailedError(f"the script could not be started: its shim {how} each time")
+            raise StageFailedError(f"{self._what} could not be started: its shim {how} each time")
         self._starts += 1
         try:
             await self._shim.prepare(self._script, floor=self._floor)
         except OSError as error:
-            raise StageFailedError(f"the script could not be started: {error}") from error
+            raise StageFailedError(f"{self._what} could not be started: {error}") from error
         if self._mark is not None:
             try:
                 await self._mark()
@@ -170,8 +190,16 @@ class Attempt:
             if block.is_note:
                 self._ctx.log.error("%s", block.text)
             else:
-                await self._ctx.log.write(block.text)
+                await self._write(self._translate(block.text))
             chaos.hit("plugin.output")
+
+    async def _write(self, shown: LogText) -> None:
+        if shown.severity is Severity.ERROR:
+            self._ctx.log.error("%s", shown.text)
+        elif shown.severity is Severity.SUCCESS:
+            self._ctx.log.success("%s", shown.text)
+        elif shown.text or self._translate is as_written:
+            await self._ctx.log.write(shown.text)
 
     def _notice_background(self) -> None:
         """Logs once that background processes keep an ended script waiting.
@@ -209,5 +237,11 @@ class Attempt:
             self._ctx.log.error("The script's shim does not answer")  # noqa: TRY400 - for people
             self._shim.signal(signal.SIGKILL)
         if ended is None:
-            await end_leftovers(self._ctx, self._script.token, self._script.kill_grace)
+            await self._end_leftovers()
         return ended
+
+    async def _end_leftovers(self) -> int:
+        script = self._script
+        return await end_leftovers(
+            self._ctx, script.token, script.kill_grace, is_interrupted=script.is_interrupted
+        )

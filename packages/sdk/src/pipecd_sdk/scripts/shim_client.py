@@ -10,9 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipecd_plugin_scriptrun.prefork import SHIMS
-from pipecd_plugin_scriptrun.records import ScriptRecord
-from pipecd_plugin_scriptrun.shim.runner import NEWS, PID_BYTES, RELEASE
+from pipecd_runtime.shim.processes import SCRIPT_ID
+from pipecd_runtime.shim.runner import INTERRUPT, LOGIN, NEWS, PID_BYTES, RELEASE
+from pipecd_sdk.scripts.prefork import SHIMS
+from pipecd_sdk.scripts.records import ScriptRecord
+
+__all__ = ["SCRIPT_ID", "Script", "Shim"]
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 """Seconds until the next look at a record whose shim another process started; then longer."""
@@ -31,6 +34,10 @@ class Script(NamedTuple):
     environment: Mapping[str, str]
     token: str
     kill_grace: float
+    is_interrupted: bool = False
+    """Whether SIGINT ends it, as at a terminal, and the grace period is never shortened."""
+    is_login: bool = True
+    """Whether its shell is a login shell."""
 
 
 class Shim:
@@ -164,11 +171,13 @@ def _has_ended(wake_end: int) -> bool:
 
 def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:
     """Returns the job that the shim reads: a length, then texts, each ended by a null character."""
+    manner = [LOGIN] * script.is_login + [INTERRUPT] * script.is_interrupted
     texts = [
         str(record.folder),
         str(script.directory),
         str(floor),
         str(script.kill_grace),
+        " ".join(manner),
         script.text,
         *(f"{name}={value}" for name, value in script.environment.items()),
     ]

@@ -13,7 +13,7 @@ import os
 SCRIPT_ID = "PIPECD_SCRIPT_ID"
 """The variable that holds the token."""
 
-TERM, KILL, CONT = 15, 9, 18
+INT, TERM, KILL, CONT = 2, 15, 9, 18
 
 
 class LiveProcess:
@@ -51,7 +51,7 @@ class ScriptProcesses:
         found = self._find()
         for group in dict.fromkeys(each.group for each in sorted(found, key=lambda it: it.started)):
             _signal_group(group, number)
-            if number == TERM:
+            if number in (INT, TERM):
                 _signal_group(group, CONT)  # a stopped one would not notice
         return {each.pid for each in found}
 

@@ -12,9 +12,9 @@ if __name__ == "__main__":
     # Isolated, Python knows its standard library only. At the end: nothing of that is hidden.
     sys.path.append(os.path.abspath(f"{__file__}/../../.."))
     if sys.argv[1:] == ["template"]:
-        from pipecd_plugin_scriptrun.shim.template import serve as main
+        from pipecd_runtime.shim.template import serve as main
     else:
-        from pipecd_plugin_scriptrun.shim.runner import main
+        from pipecd_runtime.shim.runner import main
 
     # Without Python's own ending, which takes longer than the rest.
     os._exit(main())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipecd_plugin_scriptrun.shim import frames
+from pipecd_runtime.shim import frames
 
 CHUNK: Final = 256 * 1024
 LONGEST_BLOCK: Final = 60 * 1024

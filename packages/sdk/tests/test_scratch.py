@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from pipecd_plugin_kubernetes.rendering.scratch import PREFIX, Scratch, sweep
+
+from pipecd_sdk.scratch import Scratch, sweep
+
+PREFIX = Scratch.prefix
 
 
 @pytest.fixture
@@ -27,10 +30,10 @@ def test_what_a_killed_process_has_left_is_removed_when_it_is_not_new(folder: Pa
     left = folder / f"{PREFIX}left"
     (left / "charts").mkdir(parents=True)
 
-    sweep(folder, now=time.time())
+    sweep(folder, PREFIX, now=time.time())
     assert left.is_dir(), "somebody may be about to lock it"
 
-    sweep(folder, now=time.time() + 3600)
+    sweep(folder, PREFIX, now=time.time() + 3600)
     assert not left.exists()
 
 
@@ -41,7 +44,7 @@ def test_a_folder_in_use_a_link_and_other_names_stay(folder: Path) -> None:
     link.symlink_to(other)
     (folder / f"{PREFIX}file").write_text("no folder")
     with Scratch() as scratch:
-        sweep(folder, now=time.time() + 3600)
+        sweep(folder, PREFIX, now=time.time() + 3600)
         assert scratch.path.is_dir()
     assert other.is_dir()
     assert link.is_symlink()

@@ -11,16 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipecd_plugin_scriptrun.shim import record as files
-from pipecd_sdk.kit.script_records import (
-    SCRIPTS_VARIABLE,
+from pipecd_runtime.script_records import (
     find_deployment_folder,
     format_record_prefix,
     to_folder_name,
 )
+from pipecd_runtime.shim import record as files
+from pipecd_wire.headers import SCRIPTS_VARIABLE
 
 HEADER_ROOM: Final = 1_000_000
 """Indexes for the lines before the script's own output."""
+KEEP_RECORDS_SECONDS: Final = 7 * 24 * 3600.0
+"""Seconds after which records are removed that were not removed at the deployment's end."""
 INDEXES_PER_BYTE: Final = 16
 """Room for our own sentences between two lines of a script."""
 
@@ -173,7 +175,7 @@ def sweep(scripts: Path, *, older_than: float, keep: Collection[str] = ()) -> li
 def _is_left(folder: Path, limit: float) -> bool:
     """Returns whether nothing in it was written since `limit`, and no shim of it is alive."""
     records = list(folder.iterdir())
-    inner = [each for record in records for each in record.iterdir()]
+    inner = [each for record in records if record.is_dir() for each in record.iterdir()]
     newest = max(each.stat().st_mtime for each in [folder, *records, *inner])
     return newest <= limit and not any(files.is_locked(str(each)) for each in records)
 

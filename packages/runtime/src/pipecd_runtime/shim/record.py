@@ -17,7 +17,7 @@ import fcntl
 import os
 import time
 
-from pipecd_plugin_scriptrun.shim import chaos
+from pipecd_runtime.shim import chaos
 
 INTENT = "intent"
 LOCK = "lock"

@@ -5,7 +5,9 @@
 It reads from its standard input what to run, makes everything ready, and starts it when the plugin
 releases it there. Its standard output is a pipe to the plugin that follows: first comes the shim's
 pid, then a point whenever something has changed, at last its exit code. SIGTERM asks it to end the
-script and all its descendants, SIGUSR1 to shorten the grace period.
+script and all its descendants, SIGUSR1 to shorten the grace period. A script may be interrupted
+first instead, with SIGINT as a person at a terminal does it: then its grace period is its own, and
+nothing shortens it.
 """
 
 # Not `signal`, which turns its numbers into enums first: a quarter of the shim's whole start.
@@ -16,14 +18,17 @@ import select
 import sys
 import time
 
-from pipecd_plugin_scriptrun.shim import chaos, frames, record
-from pipecd_plugin_scriptrun.shim.processes import KILL, SCRIPT_ID, TERM, ScriptProcesses
+from pipecd_runtime.shim import chaos, frames, record
+from pipecd_runtime.shim.processes import INT, KILL, SCRIPT_ID, TERM, ScriptProcesses
 
 TYPE_CHECKING = False  # not from `typing`, for the same reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SHELL = ("/bin/sh", "-l")
+SHELL = "/bin/sh"
+LOGIN = "-l"
+INTERRUPT = "interrupt"
+"""A word of the job: end the script with SIGINT first."""
 TAKEN = 3
 """Exit code: another shim has started the script, or it is forbidden."""
 UNFINISHED = 4
@@ -68,12 +73,13 @@ def run_job() -> int:
     job = read_job()
     if job is None:
         return UNFINISHED
-    folder, directory, floor, grace, text, *variables = (os.fsdecode(each) for each in job)
+    folder, directory, floor, grace, manner, text, *variables = (os.fsdecode(each) for each in job)
     try:
         errors = os.open(f"{folder}/{record.ERRORS}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         os.dup2(errors, 2)
         os.chdir(directory)
-        runner = ScriptRunner(folder, dict(each.split("=", 1) for each in variables), float(grace))
+        environment = dict(each.split("=", 1) for each in variables)
+        runner = ScriptRunner(folder, environment, float(grace), manner.split())
         runner.prepare(os.fsencode(text))
         record.sync_parents(folder)
         if _read_exactly(1) != RELEASE:
@@ -152,8 +158,13 @@ def gather_orphans() -> None:
 class ScriptRunner:
     """Runs one script, as the parent of all its processes."""
 
-    def __init__(self, folder: str, variables: dict[str, str], grace_seconds: float) -> None:
+    def __init__(
+        self, folder: str, variables: dict[str, str], grace_seconds: float, manner: list[str]
+    ) -> None:
+        """`manner`: words of LOGIN and INTERRUPT."""
         self._folder = folder
+        self._shell_options = [LOGIN] if LOGIN in manner else []
+        self._first_signal = INT if INTERRUPT in manner else TERM
         self._variables = variables
         self._grace = grace_seconds
         self._asked = False
@@ -229,8 +240,8 @@ class ScriptRunner:
         self._pipe, sink = os.pipe()
         os.set_blocking(self._pipe, False)
         self._shell = os.posix_spawn(
-            SHELL[0],
-            [*SHELL, script],
+            SHELL,
+            [SHELL, *self._shell_options, script],
             self._variables,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -239,7 +250,7 @@ class ScriptRunner:
             ],
             setsid=True,
             setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT],
         )
         os.close(sink)
 
@@ -251,8 +262,14 @@ class ScriptRunner:
         ending: ScriptEnding | None = None
         while True:
             if (self._asked or self._code) and ending is None:
-                ending = ScriptEnding(self._variables.get(SCRIPT_ID, ""), self._grace, self._note)
-            if ending is not None and ending.look(hurry=self._hurry, quiet=self._pipe < 0):
+                ending = ScriptEnding(
+                    self._variables.get(SCRIPT_ID, ""),
+                    self._grace,
+                    self._note,
+                    first=self._first_signal,
+                )
+            hurry = self._hurry and self._first_signal == TERM
+            if ending is not None and ending.look(hurry=hurry, quiet=self._pipe < 0):
                 while self._pipe >= 0 and self._read():
                     pass
                 self._reap()
@@ -361,12 +378,14 @@ class ScriptRunner:
 
 
 class ScriptEnding:
-    """Ends a script with all its descendants: SIGTERM, then SIGKILL after the grace period.
+    """Ends a script with all its descendants: a signal, then SIGKILL after the grace period.
 
-    SIGTERM is sent once: a process that starts later belongs to a script's own cleanup.
+    The first signal is sent once: a process that starts later belongs to a script's own cleanup.
     """
 
-    def __init__(self, token: str, grace_seconds: float, note: "Callable[[str], None]") -> None:
+    def __init__(
+        self, token: str, grace_seconds: float, note: "Callable[[str], None]", *, first: int = TERM
+    ) -> None:
         self._processes = ScriptProcesses(token, below=os.getpid())
         self._note = note
         self._over = time.monotonic() + grace_seconds
@@ -374,7 +393,7 @@ class ScriptEnding:
         self._gone_at: float | None = None
         self._killing = False
         self._hurried = False
-        self._processes.signal(TERM)
+        self._processes.signal(first)
         self.next_look = time.monotonic()
 
     def look(self, *, hurry: bool, quiet: bool) -> bool:

@@ -10,7 +10,7 @@ import _socket  # not `socket`, which is most of a start
 import os
 import sys
 
-from pipecd_plugin_scriptrun.shim import runner
+from pipecd_runtime.shim import runner
 
 BYTES_OF_A_NUMBER = 4
 

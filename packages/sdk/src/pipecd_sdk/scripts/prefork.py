@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from pipecd_plugin_scriptrun.shim import chaos, start
-from pipecd_sdk.kit.process import own, spawn_detached, word
+from pipecd_runtime.process import own, spawn_detached, word
+from pipecd_runtime.shim import chaos, start
 
 KEEP_SECONDS: Final = 60.0
 """Seconds without a script after which the ready shim and the template are closed."""
