@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
+import { ApplicationSchema, ApplicationSyncStatus } from '../src/api/gen/pipecd_wire/model/application_pb'
 import { StageStatus } from '../src/api/gen/pipecd_wire/model/deployment_pb'
 import { ResourceState_HealthStatus as Health } from '../src/api/gen/pipecd_wire/model/application_live_state_pb'
+import { findAddressFault } from '../src/lib/addresses'
 import { hasChanges, parseDiff } from '../src/lib/diff'
 import { LineStore } from '../src/lib/lines'
 import { Pace } from '../src/live/pace'
 import { buildTrees, type Resource } from '../src/model/livestate'
 import { findInteresting, findTimes } from '../src/model/stages'
+import { showSyncOf } from '../src/model/status'
 
 function stage(id: string, status: StageStatus, moment: number, more: { requires?: string[]; rollback?: boolean } = {}) {
   return { id, status, requires: more.requires ?? [], rollback: more.rollback ?? false, completedAt: BigInt(moment), updatedAt: BigInt(moment), createdAt: 100n }
@@ -93,4 +97,20 @@ describe('buildTrees', () => {
     const count = (nodes: { children: unknown[] }[]): number => nodes.reduce((sum, node) => sum + 1 + count(node.children as { children: unknown[] }[]), 0)
     expect(count(groups[0]?.roots ?? [])).toBe(3)
   })
+})
+
+test('an application of scripts alone has no live state, which is no trouble', () => {
+  const make = (fields: MessageInitShape<typeof ApplicationSchema>) => create(ApplicationSchema, fields)
+  expect(showSyncOf(make({})).word).toBe('No live state')
+  expect(showSyncOf(make({ platformProvider: 'cluster' })).word).toBe('Not known yet')
+  expect(showSyncOf(make({ deployTargetsByPlugin: { files: { deployTargets: ['east'] } } })).word).toBe('Not known yet')
+  expect(showSyncOf(make({ deploying: true, syncState: { status: ApplicationSyncStatus.OUT_OF_SYNC } })).word).toBe('Deploying')
+  expect(showSyncOf(make({ deploying: true, syncState: { status: ApplicationSyncStatus.INVALID_CONFIG } })).word).toBe('Invalid configuration')
+})
+
+test('an address is checked before it is sent', () => {
+  expect(findAddressFault('')).toBe('')
+  expect(findAddressFault('https://id.example.com/realms/x')).toBe('')
+  expect(findAddressFault('javascript:alert(1)')).not.toBe('')
+  expect(findAddressFault('id.example.com')).not.toBe('')
 })

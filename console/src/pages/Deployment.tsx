@@ -15,6 +15,7 @@ import { approve, cancel, overrideRules, retry, rollBackOpen, skip } from '../mo
 import { findInteresting, findTimes } from '../model/stages'
 import { canBeSkipped, isCompleted, showDeployment, waitsForApproval, WAITING } from '../model/status'
 import { capitalise, ErrorBox, Hash, Labels, Loading, Menu, type MenuItem, Panel, Status, Time, Took, useTitle } from '../ui/basics'
+import { Changes } from '../ui/Changes'
 import { Icon } from '../ui/icons'
 import { LogView } from '../ui/LogView'
 import { PipelineGraph } from '../ui/PipelineGraph'
@@ -237,6 +238,7 @@ function Content({ deployment, record, session }: { deployment: Entity; record: 
               actions={chosen.retriedCount > 0 && <Attempts count={chosen.retriedCount} at={attempt} onChoose={(next) => setSearch({ stage: chosen.id, attempt: String(next) }, { hash: '' })} />}
             />
           )}
+          {session.can('DeploymentService/GetDeploymentDiff', deployment.labels) && <Changes deployment={deployment} />}
           {deployment.stages.length === 0 && (
             <Panel title="Pipeline">
               <div className="body">

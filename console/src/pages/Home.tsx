@@ -24,7 +24,7 @@ export function Home(): ReactNode {
       <h1 className="hidden-text">Home</h1>
       <div className="figures">
         <Figure to="/applications?status=FAILED" icon="failed" tone={data.brokenCount ? 'bad' : 'good'} count={data.brokenCount} name="broken" />
-        <Figure to="/deployments?status=open" icon="paused" tone={data.waitingForMeCount ? 'wait' : 'off'} count={data.waitingForMeCount} name="wait for me" />
+        <Figure to="/deployments?status=open" icon="paused" tone={data.waitingForMeCount ? 'wait' : 'off'} count={data.waitingForMeCount} name={data.waitingForMeCount === 1n ? 'waits for me' : 'wait for me'} />
         <Figure to="/deployments?status=open" icon="busy" tone={data.runningCount ? 'busy' : 'off'} count={data.runningCount} name="in progress" />
         <Figure to="/applications?sync=OUT_OF_SYNC" icon="differs" tone={data.outOfSyncCount ? 'wait' : 'off'} count={data.outOfSyncCount} name="out of sync" />
         <Figure to="/applications" icon="apps" tone="off" count={data.applicationCount} name={data.applicationCount === 1n ? 'application' : 'applications'} />
