@@ -173,11 +173,9 @@ async def test_a_secret_that_is_not_given_stays_and_goes_to_no_other_address(
         return pb.UpdateProjectSSOConfigRequest(sso=Sso(provider=Sso.OIDC, oidc=oidc))
 
     missing = await call_refused(admin.web.UpdateProjectSSOConfig, ask(client_id="id"))
-    await call(admin.web.UpdateProjectSSOConfig, ask(client_id="id", client_secret="s"))
+    await call(admin.web.UpdateProjectSSOConfig, ask(client_id="id", client_secret="s"))  # noqa: S106
     before = (await plane.stores.projects.get("default")).sso.oidc
-    moved = await call_refused(
-        admin.web.UpdateProjectSSOConfig, ask(issuer="https://two.example")
-    )
+    moved = await call_refused(admin.web.UpdateProjectSSOConfig, ask(issuer="https://two.example"))
     await call(admin.web.UpdateProjectSSOConfig, ask(roles_claim_key="groups"))
 
     after = (await plane.stores.projects.get("default")).sso.oidc
