@@ -9,6 +9,7 @@ import { DeploymentStatus, StageStatus } from '../api/gen/pipecd_wire/model/depl
 import { DeploymentRecord_Type, type DeploymentRecord } from '../api/gen/pipecd_wire/pipecd/control/control_pb'
 import { either, Kind, ofKinds, ofThing } from '../lib/concerns'
 import { useQuery } from '../lib/query'
+import { deploymentOf } from '../lib/reads'
 import { Link, useSearch } from '../lib/router'
 import { type Session, useSession } from '../lib/session'
 import { approve, cancel, overrideRules, retry, rollBackOpen, skip } from '../model/actions'
@@ -24,7 +25,8 @@ import { chooseRollBack } from '../ui/RollBack'
 
 export function Deployment({ id }: { id: string }): ReactNode {
   const session = useSession()
-  const { data, error, again } = useQuery(`deployment/${id}`, () => web.getDeployment({ deploymentId: id }), ofThing(id, Kind.DEPLOYMENT))
+  const wanted = deploymentOf(id)
+  const { data, error, again } = useQuery(wanted.key, wanted.read, ofThing(id, Kind.DEPLOYMENT))
   const deployment = data?.deployment
   const record = useQuery(
     `record/${id}`,
