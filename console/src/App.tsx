@@ -164,7 +164,11 @@ function findPage(path: string): ReactNode {
   return (
     <Empty title="There is no such page">
       <p>
-        The address may be old. <Link to="/">Go home</Link>, or press <kbd>Ctrl</kbd> <kbd>K</kbd> to find something.
+        The address may be old. <Link to="/">Go home</Link>
+        <span className="hide-phone">
+          , or press <kbd>Ctrl</kbd> <kbd>K</kbd> to find something
+        </span>
+        .
       </p>
     </Empty>
   )

@@ -52,7 +52,7 @@ export interface CardSize {
 }
 
 const WIDEST: CardSize = { width: 220, gap: 36 }
-const NARROWEST: CardSize = { width: 160, gap: 18 }
+const NARROWEST: CardSize = { width: 148, gap: 18 }
 
 /** How wide cards are, so that all columns are in sight; where that cannot be, they are wide and the picture scrolls. */
 export function fitCards(columns: number, room: number): CardSize {

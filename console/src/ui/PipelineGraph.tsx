@@ -4,7 +4,7 @@ import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, use
 import type { PipelineStage } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { StageStatus } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { fitCards, layOut } from '../lib/graph'
-import type { StageTimes } from '../model/stages'
+import { findNote, type StageTimes } from '../model/stages'
 import { showStage } from '../model/status'
 import { Status, Took } from './basics'
 import { Icon } from './icons'
@@ -81,11 +81,12 @@ function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): Re
   const width = columns.length * (cardWidth + gapX) - gapX
   const height = rows * (HEIGHT + GAP_Y) - GAP_Y
   const running = stages.find((stage) => stage.status === StageStatus.STAGE_RUNNING)?.id
+  const wanted = running ?? (stages.some((stage) => stage.id === chosenId) ? chosenId : undefined)
   useEffect(() => {
-    const place = places.get(running ?? '')
-    // What runs is in sight also where the pipeline is wider than the screen.
+    const place = places.get(wanted ?? '')
+    // What runs, else the one that is chosen, is in sight also where the pipeline is wider than the screen.
     if (place && box.current) box.current.scrollLeft = place.x - box.current.clientWidth / 2 + cardWidth / 2
-  }, [running])
+  }, [wanted, cardWidth])
   return (
     <div className="graph" ref={box} role="group" aria-label={name} tabIndex={width > 600 ? 0 : -1}>
       <div className="graph-space" style={{ width, height }}>
@@ -116,14 +117,15 @@ function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): Re
 
 function StageCard({ stage, times, isChosen, onChoose }: { stage: PipelineStage; times: StageTimes | undefined; isChosen: boolean; onChoose: () => void }): ReactNode {
   const shown = showStage(stage)
+  const text = findNote(stage.metadata) || stage.desc || stage.statusReason
   return (
     <button type="button" className={`stage-card ${shown.tone}`} aria-pressed={isChosen} onClick={onChoose} data-stage={stage.name} data-status={StageStatus[stage.status]}>
       <span className="stage-name cut" title={stage.name}>
         {stage.name}
       </span>
       <span className="stage-desc soft small">
-        <span className="cut" title={stage.desc || stage.statusReason}>
-          {stage.desc || stage.statusReason || '\u00a0'}
+        <span className="cut" title={text}>
+          {text || '\u00a0'}
         </span>
         {times && times.began > 0 && (
           <span className="push">
