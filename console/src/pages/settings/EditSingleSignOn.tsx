@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The provider that people sign in through. Its id and secret are written, never read.
-import { type FormEvent, type ReactNode, useState } from 'react'
+import { type FormEvent, type ReactNode, useId, useState } from 'react'
 import { web } from '../../api/clients'
 import { explainShortly } from '../../api/errors'
 import { type Project, ProjectSSOConfig_Provider as Provider } from '../../api/gen/pipecd_wire/model/project_pb'
@@ -47,6 +47,7 @@ function readValues(project: Project, provider: Provider): Values {
 }
 
 export function EditSingleSignOn({ project, onClose, again }: { project: Project; onClose: () => void; again: () => void }): ReactNode {
+  const id = useId()
   const [provider, setProvider] = useState(project.sso?.provider ?? Provider.OIDC)
   const [values, setValues] = useState(() => readValues(project, provider))
   const [hours, setHours] = useState(String(project.sso?.sessionTtl ?? 168))
@@ -79,8 +80,10 @@ export function EditSingleSignOn({ project, onClose, again }: { project: Project
   const input = (field: Text): ReactNode => (
     <label className="field" key={field.name}>
       {field.label}
-      <input value={values[field.name] ?? ''} onChange={(event) => set(field.name, event.target.value)} placeholder={field.placeholder} spellCheck={false} aria-invalid={Boolean(faults[field.name])} />
-      {faults[field.name] ? <small className="bad">{faults[field.name]}</small> : field.hint && <small className="soft">{field.hint}</small>}
+      <input value={values[field.name] ?? ''} onChange={(event) => set(field.name, event.target.value)} placeholder={field.placeholder} spellCheck={false} aria-label={field.label} aria-invalid={Boolean(faults[field.name])} aria-describedby={`${id}-${field.name}`} />
+      <small id={`${id}-${field.name}`} className={faults[field.name] ? 'bad' : 'soft'}>
+        {faults[field.name] || field.hint}
+      </small>
     </label>
   )
   return (
@@ -108,8 +111,8 @@ export function EditSingleSignOn({ project, onClose, again }: { project: Project
         </label>
         <label className="field">
           Client secret
-          <input type="password" value={values.clientSecret} onChange={(event) => set('clientSecret', event.target.value)} placeholder={isKnown ? 'stays as it is' : ''} autoComplete="new-password" />
-          <small className="soft">It is kept encrypted, and never shown again.</small>
+          <input type="password" value={values.clientSecret} onChange={(event) => set('clientSecret', event.target.value)} placeholder={isKnown ? 'stays as it is' : ''} autoComplete="new-password" aria-label="Client secret" aria-describedby={`${id}-secret`} />
+          <small className="soft" id={`${id}-secret`}>It is kept encrypted, and never shown again.</small>
         </label>
         <label className="field">
           Hours until people sign in again

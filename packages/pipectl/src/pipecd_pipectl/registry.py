@@ -21,7 +21,7 @@ _DAILY = _list(
     (
         "overview",
         "overview:overview",
-        "Say what is broken, what waits for you, what runs and what changed.",
+        "Say what is broken, what waits, what runs and what changed.",
     ),
     ("search", "search:search", "Find applications by words, labels and state."),
     (

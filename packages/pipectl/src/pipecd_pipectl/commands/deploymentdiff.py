@@ -6,7 +6,7 @@ import click
 from pipecd_pipectl.client import Client, use_client
 from pipecd_pipectl.diffview import print_deployment_diff
 from pipecd_pipectl.options import deployment_argument
-from pipecd_pipectl.output import color_option, output_option, print_data, wants_data
+from pipecd_pipectl.output import output_option, print_data, wants_data
 from pipecd_pipectl.selection import read_deployment
 from pipecd_wire.pipecd.api import api_pb2 as pb
 from pipecd_wire.rpc import call
@@ -15,7 +15,6 @@ from pipecd_wire.rpc import call
 @click.command()
 @deployment_argument
 @output_option
-@color_option
 @use_client
 async def diff(client: Client, *, name: str, deployment_id: str, latest: bool, output: str) -> None:
     """Show what a deployment changes against what ran before it.
