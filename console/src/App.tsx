@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which page is shown for which address.
-import { lazy, type ReactNode, Suspense, useEffect } from 'react'
+import { type ComponentType, lazy, type ReactNode, Suspense, useEffect } from 'react'
+import { readAhead } from './lib/query'
+import { deploymentOf, OVERVIEW } from './lib/reads'
 import { matchPath, navigate, usePath } from './lib/router'
 import { useSessionState } from './lib/session'
 import { Home } from './pages/Home'
@@ -10,37 +12,123 @@ import { Empty, ErrorBox, Loading } from './ui/basics'
 import { CrashGuard } from './ui/CrashGuard'
 import { Link } from './lib/router'
 
-const Applications = lazy(() => import('./pages/Applications').then((page) => ({ default: page.Applications })))
-const Application = lazy(() => import('./pages/Application').then((page) => ({ default: page.Application })))
-const Deployments = lazy(() => import('./pages/Deployments').then((page) => ({ default: page.Deployments })))
-const Deployment = lazy(() => import('./pages/Deployment').then((page) => ({ default: page.Deployment })))
-const Pipeds = lazy(() => import('./pages/Pipeds').then((page) => ({ default: page.Pipeds })))
-const Settings = lazy(() => import('./pages/settings/Settings').then((page) => ({ default: page.Settings })))
-const Chains = lazy(() => import('./pages/Chains').then((page) => ({ default: page.Chains })))
-const Events = lazy(() => import('./pages/Events').then((page) => ({ default: page.Events })))
-const Traces = lazy(() => import('./pages/Traces').then((page) => ({ default: page.Traces })))
-const Previews = lazy(() => import('./pages/Previews').then((page) => ({ default: page.Previews })))
-const Audit = lazy(() => import('./pages/Audit').then((page) => ({ default: page.Audit })))
-const Insights = lazy(() => import('./pages/Insights').then((page) => ({ default: page.Insights })))
+interface Page<P> {
+  Page: ComponentType<P>
+  /** Fetches its code, if it is not there yet. */
+  load: () => void
+}
+
+function makePage<M, P extends object>(fetchModule: () => Promise<M>, find: (module: M) => ComponentType<P>): Page<P> {
+  let fetched: Promise<{ default: ComponentType<P> }> | undefined
+  async function fetchPage(): Promise<{ default: ComponentType<P> }> {
+    return { default: find(await fetchModule()) }
+  }
+  function fetchOnce(): Promise<{ default: ComponentType<P> }> {
+    fetched ??= fetchPage()
+    return fetched
+  }
+  return {
+    Page: lazy(fetchOnce) as ComponentType<P>,
+    load: () => {
+      fetchOnce().catch(() => {
+        fetched = undefined
+      })
+    },
+  }
+}
+
+const Applications = makePage(
+  () => import('./pages/Applications'),
+  (page) => page.Applications,
+)
+const Application = makePage(
+  () => import('./pages/Application'),
+  (page) => page.Application,
+)
+const Deployments = makePage(
+  () => import('./pages/Deployments'),
+  (page) => page.Deployments,
+)
+const Deployment = makePage(
+  () => import('./pages/Deployment'),
+  (page) => page.Deployment,
+)
+const Pipeds = makePage(
+  () => import('./pages/Pipeds'),
+  (page) => page.Pipeds,
+)
+const Settings = makePage(
+  () => import('./pages/settings/Settings'),
+  (page) => page.Settings,
+)
+const Chains = makePage(
+  () => import('./pages/Chains'),
+  (page) => page.Chains,
+)
+const Events = makePage(
+  () => import('./pages/Events'),
+  (page) => page.Events,
+)
+const Traces = makePage(
+  () => import('./pages/Traces'),
+  (page) => page.Traces,
+)
+const Previews = makePage(
+  () => import('./pages/Previews'),
+  (page) => page.Previews,
+)
+const Audit = makePage(
+  () => import('./pages/Audit'),
+  (page) => page.Audit,
+)
+const Insights = makePage(
+  () => import('./pages/Insights'),
+  (page) => page.Insights,
+)
 
 type Parts = Record<string, string>
 
-const PAGES: [string, (parts: Parts) => ReactNode][] = [
-  ['/', () => <Home />],
-  ['/applications', () => <Applications />],
-  ['/applications/:id', ({ id }) => <Application key={id} id={id ?? ''} />],
-  ['/deployments', () => <Deployments />],
-  ['/deployments/:id', ({ id }) => <Deployment key={id} id={id ?? ''} />],
-  ['/pipeds', () => <Pipeds />],
-  ['/chains', () => <Chains />],
-  ['/events', () => <Events />],
-  ['/traces', () => <Traces />],
-  ['/previews', () => <Previews />],
-  ['/insights', () => <Insights />],
-  ['/audit', () => <Audit />],
-  ['/settings', () => <Settings part="" />],
-  ['/settings/:part', ({ part }) => <Settings part={part ?? ''} />],
+interface Place {
+  pattern: string
+  show: (parts: Parts) => ReactNode
+  /** What the page needs from the server, to be asked for before it is shown. */
+  prepare: (parts: Parts) => void
+}
+
+const PAGES: Place[] = [
+  { pattern: '/', show: () => <Home />, prepare: () => readAhead(OVERVIEW.key, OVERVIEW.read) },
+  { pattern: '/applications', show: () => <Applications.Page />, prepare: Applications.load },
+  { pattern: '/applications/:id', show: ({ id }) => <Application.Page key={id} id={id ?? ''} />, prepare: Application.load },
+  { pattern: '/deployments', show: () => <Deployments.Page />, prepare: Deployments.load },
+  {
+    pattern: '/deployments/:id',
+    show: ({ id }) => <Deployment.Page key={id} id={id ?? ''} />,
+    prepare: ({ id }) => {
+      Deployment.load()
+      const wanted = deploymentOf(id ?? '')
+      readAhead(wanted.key, wanted.read)
+    },
+  },
+  { pattern: '/pipeds', show: () => <Pipeds.Page />, prepare: Pipeds.load },
+  { pattern: '/chains', show: () => <Chains.Page />, prepare: Chains.load },
+  { pattern: '/events', show: () => <Events.Page />, prepare: Events.load },
+  { pattern: '/traces', show: () => <Traces.Page />, prepare: Traces.load },
+  { pattern: '/previews', show: () => <Previews.Page />, prepare: Previews.load },
+  { pattern: '/insights', show: () => <Insights.Page />, prepare: Insights.load },
+  { pattern: '/audit', show: () => <Audit.Page />, prepare: Audit.load },
+  { pattern: '/settings', show: () => <Settings.Page part="" />, prepare: Settings.load },
+  { pattern: '/settings/:part', show: ({ part }) => <Settings.Page part={part ?? ''} />, prepare: Settings.load },
 ]
+
+/** Asks for code and data of the page at an address at once, while the rights of the session are still asked for. */
+export function prepare(path: string): void {
+  for (const place of PAGES) {
+    const parts = matchPath(place.pattern, path)
+    if (!parts) continue
+    place.prepare(parts)
+    return
+  }
+}
 
 export function App(): ReactNode {
   const session = useSessionState()
@@ -69,14 +157,18 @@ export function App(): ReactNode {
 }
 
 function findPage(path: string): ReactNode {
-  for (const [pattern, show] of PAGES) {
+  for (const { pattern, show } of PAGES) {
     const parts = matchPath(pattern, path)
     if (parts) return show(parts)
   }
   return (
     <Empty title="There is no such page">
       <p>
-        The address may be old. <Link to="/">Go home</Link>, or press <kbd>Ctrl</kbd> <kbd>K</kbd> to find something.
+        The address may be old. <Link to="/">Go home</Link>
+        <span className="hide-phone">
+          , or press <kbd>Ctrl</kbd> <kbd>K</kbd> to find something
+        </span>
+        .
       </p>
     </Empty>
   )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from 'vitest'
-import { layOut } from '../src/lib/graph'
+import { fitCards, layOut } from '../src/lib/graph'
 
 describe('layOut', () => {
   test('puts a chain into a row', () => {
@@ -36,4 +36,13 @@ describe('layOut', () => {
   test('of nothing is nothing', () => {
     expect(layOut([])).toEqual({ columns: [], edges: [] })
   })
+})
+
+test('cards become narrower so that four stand side by side, and scroll where they cannot', () => {
+  expect(fitCards(4, 1200)).toEqual({ width: 220, gap: 36 })
+  const { width, gap } = fitCards(4, 980)
+  expect(width).toBeLessThanOrEqual(220)
+  expect(4 * width + 3 * gap).toBeLessThanOrEqual(980)
+  expect(fitCards(4, 340)).toEqual({ width: 220, gap: 36 })
+  expect(fitCards(0, 340)).toEqual({ width: 220, gap: 36 })
 })

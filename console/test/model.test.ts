@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
+import { ApplicationSchema, ApplicationSyncStatus } from '../src/api/gen/pipecd_wire/model/application_pb'
 import { StageStatus } from '../src/api/gen/pipecd_wire/model/deployment_pb'
 import { ResourceState_HealthStatus as Health } from '../src/api/gen/pipecd_wire/model/application_live_state_pb'
+import { findAddressFault } from '../src/lib/addresses'
 import { hasChanges, parseDiff } from '../src/lib/diff'
 import { LineStore } from '../src/lib/lines'
+import { nameProgram } from '../src/lib/programs'
 import { Pace } from '../src/live/pace'
 import { buildTrees, type Resource } from '../src/model/livestate'
-import { findInteresting, findTimes } from '../src/model/stages'
+import { findInteresting, findNote, findTimes } from '../src/model/stages'
+import { showSyncOf } from '../src/model/status'
 
 function stage(id: string, status: StageStatus, moment: number, more: { requires?: string[]; rollback?: boolean } = {}) {
   return { id, status, requires: more.requires ?? [], rollback: more.rollback ?? false, completedAt: BigInt(moment), updatedAt: BigInt(moment), createdAt: 100n }
@@ -93,4 +98,34 @@ describe('buildTrees', () => {
     const count = (nodes: { children: unknown[] }[]): number => nodes.reduce((sum, node) => sum + 1 + count(node.children as { children: unknown[] }[]), 0)
     expect(count(groups[0]?.roots ?? [])).toBe(3)
   })
+})
+
+test('an application of scripts alone has no live state, which is no trouble', () => {
+  const make = (fields: MessageInitShape<typeof ApplicationSchema>) => create(ApplicationSchema, fields)
+  expect(showSyncOf(make({})).word).toBe('No live state')
+  expect(showSyncOf(make({ platformProvider: 'cluster' })).word).toBe('Not known yet')
+  expect(showSyncOf(make({ deployTargetsByPlugin: { files: { deployTargets: ['east'] } } })).word).toBe('Not known yet')
+  expect(showSyncOf(make({ deploying: true, syncState: { status: ApplicationSyncStatus.OUT_OF_SYNC } })).word).toBe('Deploying')
+  expect(showSyncOf(make({ deploying: true, syncState: { status: ApplicationSyncStatus.INVALID_CONFIG } })).word).toBe('Invalid configuration')
+})
+
+test('an address is checked before it is sent', () => {
+  expect(findAddressFault('')).toBe('')
+  expect(findAddressFault('https://id.example.com/realms/x')).toBe('')
+  expect(findAddressFault('javascript:alert(1)')).not.toBe('')
+  expect(findAddressFault('id.example.com')).not.toBe('')
+})
+
+test('a session says which browser it is in words', () => {
+  expect(nameProgram('Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/150.0.0.0 Safari/537.36')).toBe('Chrome 150 on Linux')
+  expect(nameProgram('Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile Safari/604.1')).toBe('Safari 18 on iOS')
+  expect(nameProgram('Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0')).toBe('Firefox 140 on Windows')
+  expect(nameProgram('pipectl/1.0')).toBe('pipectl/1.0')
+})
+
+test('a stage shows what its plugin says of it, also an older one', () => {
+  expect(findNote({})).toBe('')
+  expect(findNote({ 'pipecd/stage-display-metadata': 'Approved by ann' })).toBe('Approved by ann')
+  expect(findNote({ ApprovedBy: 'ann' })).toBe('Approved by ann')
+  expect(findNote({ 'primary-percentage': '90', 'canary-percentage': '10' })).toBe('primary 90 %, canary 10 %')
 })

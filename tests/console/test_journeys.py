@@ -137,6 +137,13 @@ def test_an_application_is_rolled_back_with_the_difference_first(
     site.piped.commit({"back/text": "the second\n"}, "The second")
     expect(person.page.get_by_role("link", name="back", exact=True)).to_have_count(2)
     person.page.get_by_role("link", name="back", exact=True).first.click()
+    changes = person.page.get_by_role("region", name="What it changes")
+    changes.get_by_role("button", name="Show").click()
+    expect(changes.locator(".diff-line.removed", has_text="the first")).to_be_visible()
+    expect(changes.locator(".diff-line.added", has_text="the second")).to_be_visible()
+    expect(changes.get_by_text("back/text").first).to_be_visible()
+    assert "changes=shown" in person.page.url
+    assert person.find_axe_faults() == []
     person.page.get_by_role("link", name="back").first.click()
 
     person.page.get_by_role("link", name="Roll back").click()

@@ -179,6 +179,38 @@ def test_a_role_is_made_changed_and_given_to_a_group(person: Visitor) -> None:
     expect(row).to_have_count(0)
 
 
+def test_single_sign_on_is_set_up_and_its_secret_is_never_shown(person: Visitor) -> None:
+    page = person.page
+    person.open("/settings/members")
+    page.get_by_role("button", name="Set up single sign-on").click()
+    dialog = page.get_by_role("dialog", name="Single sign-on")
+    save = dialog.get_by_role("button", name="Save")
+    dialog.get_by_label("Issuer").fill("javascript:alert(1)")
+    expect(dialog.get_by_text("It begins with https://")).to_be_visible()
+    dialog.get_by_label("Issuer").fill("https://id.example.com")
+    dialog.get_by_label("Client id").fill("console")
+    expect(save).to_be_disabled()
+    dialog.get_by_label("Client secret").fill("open-sesame")
+    save.click()
+    ways = page.get_by_role("region", name="Ways to sign in")
+    expect(ways).to_contain_text("OpenID Connect https://id.example.com")
+    assert person.find_axe_faults() == []
+
+    page.get_by_role("button", name="Change single sign-on").click()
+    expect(dialog.get_by_label("Client secret")).to_have_value("")
+    expect(dialog.get_by_label("Issuer")).to_have_value("https://id.example.com")
+    dialog.get_by_label("Issuer").fill("https://other.example.com")
+    save.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("give the secret again")
+    assert person.find_axe_faults() == []
+    dialog.get_by_label("Issuer").fill("https://id.example.com")
+    dialog.get_by_text("More").click()
+    dialog.get_by_label("Claim with the groups").fill("teams")
+    save.click()
+    expect(dialog).to_have_count(0)
+    assert "open-sesame" not in page.content()
+
+
 def test_a_secret_is_sealed_for_a_piped_that_can_open_it(person: Visitor) -> None:
     page = person.page
     person.open("/settings/secrets")

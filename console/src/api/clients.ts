@@ -49,6 +49,9 @@ export const transport = createGrpcWebTransport({
   defaultTimeoutMs: 30_000,
 })
 
+/** For what a piped is asked: it renders, and says itself when it takes too long. */
+export const PATIENT = { timeoutMs: 130_000 }
+
 export const access = createClient(AccessService, transport)
 export const apiKeys = createClient(ApiKeyService, transport)
 export const applications = createClient(ApplicationService, transport)

@@ -13,7 +13,7 @@ export function parseDiff(text: string): DiffLine[] {
 }
 
 function findKind(line: string): DiffKind {
-  if (line.startsWith('@@') || line.startsWith('+++') || line.startsWith('---')) return 'place'
+  if (/^(@@|diff --git |index |\+\+\+ |--- )/.test(line)) return 'place'
   if (line.startsWith('+')) return 'added'
   if (line.startsWith('-')) return 'removed'
   return 'same'

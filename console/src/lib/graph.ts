@@ -45,3 +45,19 @@ export function layOut(nodes: readonly Node[]): Layout {
   )
   return { columns: columns.filter((column) => column !== undefined), edges }
 }
+
+export interface CardSize {
+  width: number
+  gap: number
+}
+
+const WIDEST: CardSize = { width: 220, gap: 36 }
+const NARROWEST: CardSize = { width: 148, gap: 18 }
+
+/** How wide cards are, so that all columns are in sight; where that cannot be, they are wide and the picture scrolls. */
+export function fitCards(columns: number, room: number): CardSize {
+  const takes = (size: CardSize): number => columns * (size.width + size.gap) - size.gap
+  if (columns === 0 || takes(WIDEST) <= room || takes(NARROWEST) > room) return WIDEST
+  const gap = NARROWEST.gap
+  return { width: Math.min(WIDEST.width, Math.floor((room - (columns - 1) * gap) / columns)), gap }
+}

@@ -83,22 +83,7 @@ export function useQuery<T>(key: string | undefined, read: () => Promise<T>, con
   const subscribe = useCallback(
     (user: () => void) => {
       if (key === undefined) return () => undefined
-      let entry = entries.get(key) as Entry<T> | undefined
-      if (!entry) {
-        entry = {
-          answer: { data: undefined, error: undefined, isLoading: true },
-          read,
-          concern,
-          users: new Set(),
-          isReading: false,
-          isStale: false,
-          timer: undefined,
-          lastReadAt: 0,
-        }
-        entries.set(key, entry as Entry<unknown>)
-        forgetOldest()
-      }
-      const used = entry
+      const used = findEntry(key, read, concern)
       used.users.add(user)
       if (used.lastReadAt === 0) void readNow(used as Entry<unknown>)
       return () => used.users.delete(user)
@@ -123,6 +108,21 @@ export function useQuery<T>(key: string | undefined, read: () => Promise<T>, con
     if (entry) void readNow(entry)
   }, [key])
   return { ...answer, again }
+}
+
+function findEntry<T>(key: string, read: () => Promise<T>, concern: Concern): Entry<T> {
+  const known = entries.get(key) as Entry<T> | undefined
+  if (known) return known
+  const made: Entry<T> = { answer: LOADING, read, concern, users: new Set(), isReading: false, isStale: false, timer: undefined, lastReadAt: 0 }
+  entries.set(key, made as Entry<unknown>)
+  forgetOldest()
+  return made
+}
+
+/** Begins to read what a page will ask for, before the page is there. */
+export function readAhead<T>(key: string, read: () => Promise<T>): void {
+  const entry = findEntry(key, read, never)
+  if (entry.lastReadAt === 0) void readNow(entry as Entry<unknown>)
 }
 
 const LOADING: Answer<never> = { data: undefined, error: undefined, isLoading: true }

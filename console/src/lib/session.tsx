@@ -30,7 +30,8 @@ export function SessionProvider({ children }: { children: ReactNode }): ReactNod
     try {
       const rights = await access.getMyRights({})
       const me = `${rights.projectId}/${rights.name}/${rights.sessionId}`
-      if (who.current !== me) forgetAll()
+      // Not for the first one: what was read ahead is theirs.
+      if (who.current && who.current !== me) forgetAll()
       who.current = me
       setState({ state: 'signed-in', session: makeSession(rights) })
       startLive()

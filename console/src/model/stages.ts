@@ -50,3 +50,14 @@ export function findInteresting(stages: readonly Pick<PipelineStage, 'id' | 'sta
 export function showsRollback(stages: readonly Pick<PipelineStage, 'rollback'>[]): boolean {
   return stages.some((stage) => stage.rollback)
 }
+
+const NOTE = 'pipecd/stage-display-metadata'
+const PERCENTAGES = ['primary', 'canary', 'baseline', 'promote']
+
+/** What its plugin says of a stage: who approved it, where traffic goes. Agents of version 0 say it with other keys. */
+export function findNote(metadata: Record<string, string>): string {
+  if (metadata[NOTE]) return metadata[NOTE]
+  if (metadata.ApprovedBy) return `Approved by ${metadata.ApprovedBy}`
+  if (metadata.SkippedBy) return `Skipped by ${metadata.SkippedBy}`
+  return PERCENTAGES.flatMap((name) => (metadata[`${name}-percentage`] ? [`${name} ${metadata[`${name}-percentage`]} %`] : [])).join(', ')
+}

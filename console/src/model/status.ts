@@ -2,7 +2,7 @@
 // How each state is shown: a word, an icon of its own, and a tone.
 import { PluginState_State } from '../api/gen/pipecd_wire/pipecd/push/push_pb'
 import { ApplicationStatus } from '../api/gen/pipecd_wire/pipecd/api/overview_pb'
-import { ApplicationSyncStatus } from '../api/gen/pipecd_wire/model/application_pb'
+import { type Application, ApplicationSyncStatus } from '../api/gen/pipecd_wire/model/application_pb'
 import { ResourceState_HealthStatus } from '../api/gen/pipecd_wire/model/application_live_state_pb'
 import { ChainStatus } from '../api/gen/pipecd_wire/model/deployment_chain_pb'
 import { DeploymentStatus, ManualOperation, type PipelineStage, StageStatus } from '../api/gen/pipecd_wire/model/deployment_pb'
@@ -90,6 +90,29 @@ const SYNC: Record<number, Shown> = {
 
 export function showSync(status: ApplicationSyncStatus | undefined): Shown {
   return SYNC[status ?? 0] ?? show('Not known yet', 'unknown', 'off')
+}
+
+const NO_LIVE_STATE = show('No live state', 'notyet', 'off')
+
+/** The sync of an application; one without deploy targets runs scripts alone, so that there is nothing to compare. */
+export function showSyncOf(application: Application): Shown {
+  const status = findSync(application)
+  return status === ApplicationSyncStatus.UNKNOWN && !hasTargets(application) ? NO_LIVE_STATE : showSync(status)
+}
+
+/** As the server counts it: while it is deployed, it is not out of sync. */
+export function findSync(application: Application): ApplicationSyncStatus {
+  const told = application.syncState?.status ?? ApplicationSyncStatus.UNKNOWN
+  return application.deploying && told !== ApplicationSyncStatus.INVALID_CONFIG ? ApplicationSyncStatus.DEPLOYING : told
+}
+
+function hasTargets(application: Application): boolean {
+  return application.platformProvider !== '' || application.cloudProvider !== '' || Object.values(application.deployTargetsByPlugin).some((found) => found.deployTargets.length > 0)
+}
+
+/** The choice among filters: those that are not known yet, and those that never will be. */
+export function showSyncChoice(status: ApplicationSyncStatus): Shown {
+  return status === ApplicationSyncStatus.UNKNOWN ? NO_LIVE_STATE : showSync(status)
 }
 
 const HEALTH: Record<number, Shown> = {

@@ -12,7 +12,7 @@ import { useQuery } from '../lib/query'
 import { Link, useSearch } from '../lib/router'
 import { type Session, useSession } from '../lib/session'
 import { deleteApplication, deploy, freeze, liftFreeze, releaseHold, releasePin, switchApplication } from '../model/applicationActions'
-import { showSync } from '../model/status'
+import { showSync, showSyncOf } from '../model/status'
 import { Copy, DiffView, ErrorBox, Hash, Labels, Loading, Menu, type MenuItem, Panel, Status, Time, useTitle } from '../ui/basics'
 import { EditApplication } from '../ui/EditApplication'
 import { Icon } from '../ui/icons'
@@ -53,7 +53,7 @@ interface PartProps {
 }
 
 function Head({ application, control, session }: PartProps): ReactNode {
-  const sync = showSync(application.deploying ? ApplicationSyncStatus.DEPLOYING : application.syncState?.status)
+  const sync = showSyncOf(application)
   return (
     <div className="head">
       <div className="stack">

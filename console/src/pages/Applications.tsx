@@ -8,7 +8,7 @@ import { Kind, ofKinds } from '../lib/concerns'
 import { useQuery } from '../lib/query'
 import { Link, useSearch } from '../lib/router'
 import { useSession } from '../lib/session'
-import { showApplication, showSync } from '../model/status'
+import { showApplication, showSyncChoice, showSyncOf } from '../model/status'
 import { Empty, ErrorBox, Hash, Labels, Loading, SearchBox, Status, Time, useTitle } from '../ui/basics'
 import { toastError } from '../ui/dialogs'
 import { Icon } from '../ui/icons'
@@ -183,7 +183,7 @@ function FacetChoice({ facet, search, onChange }: { facet: Facet; search: URLSea
 
 function nameValue(property: string, value: string, name: string): ReactNode {
   if (property === 'status') return <Status shown={showApplication(ApplicationStatus[value as keyof typeof ApplicationStatus])} />
-  if (property === 'sync') return <Status shown={showSync(ApplicationSyncStatus[value as keyof typeof ApplicationSyncStatus])} />
+  if (property === 'sync') return <Status shown={showSyncChoice(ApplicationSyncStatus[value as keyof typeof ApplicationSyncStatus])} />
   return name || value
 }
 
@@ -276,7 +276,7 @@ function Row({ found }: { found: FoundApplication }): ReactNode {
         )}
       </td>
       <td>
-        <Status shown={showSync(application.deploying ? ApplicationSyncStatus.DEPLOYING : application.syncState?.status)} />
+        <Status shown={showSyncOf(application)} />
       </td>
       <td>
         <Labels labels={application.labels} />

@@ -9,12 +9,14 @@ import { DeploymentStatus, StageStatus } from '../api/gen/pipecd_wire/model/depl
 import { DeploymentRecord_Type, type DeploymentRecord } from '../api/gen/pipecd_wire/pipecd/control/control_pb'
 import { either, Kind, ofKinds, ofThing } from '../lib/concerns'
 import { useQuery } from '../lib/query'
+import { deploymentOf } from '../lib/reads'
 import { Link, useSearch } from '../lib/router'
 import { type Session, useSession } from '../lib/session'
 import { approve, cancel, overrideRules, retry, rollBackOpen, skip } from '../model/actions'
 import { findInteresting, findTimes } from '../model/stages'
 import { canBeSkipped, isCompleted, showDeployment, waitsForApproval, WAITING } from '../model/status'
 import { capitalise, ErrorBox, Hash, Labels, Loading, Menu, type MenuItem, Panel, Status, Time, Took, useTitle } from '../ui/basics'
+import { Changes } from '../ui/Changes'
 import { Icon } from '../ui/icons'
 import { LogView } from '../ui/LogView'
 import { PipelineGraph } from '../ui/PipelineGraph'
@@ -23,7 +25,8 @@ import { chooseRollBack } from '../ui/RollBack'
 
 export function Deployment({ id }: { id: string }): ReactNode {
   const session = useSession()
-  const { data, error, again } = useQuery(`deployment/${id}`, () => web.getDeployment({ deploymentId: id }), ofThing(id, Kind.DEPLOYMENT))
+  const wanted = deploymentOf(id)
+  const { data, error, again } = useQuery(wanted.key, wanted.read, ofThing(id, Kind.DEPLOYMENT))
   const deployment = data?.deployment
   const record = useQuery(
     `record/${id}`,
@@ -237,6 +240,7 @@ function Content({ deployment, record, session }: { deployment: Entity; record: 
               actions={chosen.retriedCount > 0 && <Attempts count={chosen.retriedCount} at={attempt} onChoose={(next) => setSearch({ stage: chosen.id, attempt: String(next) }, { hash: '' })} />}
             />
           )}
+          {session.can('DeploymentService/GetDeploymentDiff', deployment.labels) && <Changes deployment={deployment} />}
           {deployment.stages.length === 0 && (
             <Panel title="Pipeline">
               <div className="body">

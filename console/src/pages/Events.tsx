@@ -127,7 +127,7 @@ function NoEvent({ isFiltered }: { isFiltered: boolean }): ReactNode {
     )
   return (
     <Empty title="There is no event yet">
-      <p>An event tells others that something is new. An application registers one after each deployment that succeeds, when its file says so:</p>
+      <p>An event tells others that something is new. A build registers one with <code>pipectl event register</code>; an application after each deployment that succeeds, when its file says so:</p>
       <pre className="text-block example" tabIndex={0} aria-label="An event in an application file">
         {EXAMPLE}
       </pre>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is broken, what waits for me, what runs, what changed: readable at a glance.
 import type { ReactNode } from 'react'
-import { overview } from '../api/clients'
 import { type BrokenApplication, type DeploymentBrief, type WaitingDeployment, WaitingDeployment_Cause } from '../api/gen/pipecd_wire/pipecd/api/overview_pb'
 import { Kind, ofKinds } from '../lib/concerns'
 import { useQuery } from '../lib/query'
+import { OVERVIEW } from '../lib/reads'
 import { Link } from '../lib/router'
 import { type Shown, showDeployment, type Tone } from '../model/status'
 import { capitalise, Command, Empty, ErrorBox, Hash, Loading, Panel, Status, Time, Took, useTitle } from '../ui/basics'
@@ -15,7 +15,7 @@ const CONCERN = ofKinds(Kind.APPLICATION, Kind.DEPLOYMENT, Kind.PIPED, Kind.CONT
 
 export function Home(): ReactNode {
   useTitle('')
-  const { data, error, again } = useQuery('overview', () => overview.getOverview({ most: 8 }), CONCERN)
+  const { data, error, again } = useQuery(OVERVIEW.key, OVERVIEW.read, CONCERN)
   if (!data) return error ? <ErrorBox error={error} again={again} /> : <Loading lines={8} />
   if (data.applicationCount === 0n && data.disabledApplicationCount === 0n) return <Welcome hasPiped={data.pipedCount > 0n} />
   const waiting = new Set([...data.waitingForMe, ...data.waitingForOthers].map((each) => each.deployment?.id))
@@ -24,7 +24,7 @@ export function Home(): ReactNode {
       <h1 className="hidden-text">Home</h1>
       <div className="figures">
         <Figure to="/applications?status=FAILED" icon="failed" tone={data.brokenCount ? 'bad' : 'good'} count={data.brokenCount} name="broken" />
-        <Figure to="/deployments?status=open" icon="paused" tone={data.waitingForMeCount ? 'wait' : 'off'} count={data.waitingForMeCount} name="wait for me" />
+        <Figure to="/deployments?status=open" icon="paused" tone={data.waitingForMeCount ? 'wait' : 'off'} count={data.waitingForMeCount} name={data.waitingForMeCount === 1n ? 'waits for me' : 'wait for me'} />
         <Figure to="/deployments?status=open" icon="busy" tone={data.runningCount ? 'busy' : 'off'} count={data.runningCount} name="in progress" />
         <Figure to="/applications?sync=OUT_OF_SYNC" icon="differs" tone={data.outOfSyncCount ? 'wait' : 'off'} count={data.outOfSyncCount} name="out of sync" />
         <Figure to="/applications" icon="apps" tone="off" count={data.applicationCount} name={data.applicationCount === 1n ? 'application' : 'applications'} />

@@ -110,7 +110,7 @@ function NoTrace({ isFiltered }: { isFiltered: boolean }): ReactNode {
       ) : (
         <Empty title="There is no trace yet">
           <p>
-            A trace leads from a commit of your program to what it deployed. A build begins one when it calls <code>RegisterEvent</code> of the API with the hash and the address of its commit. Deployments join it whose own commit has the line:
+            A trace leads from a commit of your program to what it deployed. A build begins one with <code>pipectl event register</code>, by the hash and the address of its commit. Deployments join it whose own commit has the line:
           </p>
           <pre className="text-block wrap example" tabIndex={0} aria-label="The line of a commit message">
             Pipecd-Dev-Trace-Trigger-Commit-Hash: HASH

@@ -15,6 +15,7 @@ import { toast } from './dialogs'
 import { Icon } from './icons'
 
 const ROW = 20
+const SHORT = 12 * ROW
 const OVERSCAN = 30
 /** Browsers cannot scroll an element of any height: beyond this, the scroll bar stands for several lines a pixel. */
 const HIGHEST = 8_000_000
@@ -152,6 +153,9 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
   }
 
   const isWriting = isOpen && !store.isCompleted
+  // A short log that was over when it was opened takes no more room than its lines; one that is written keeps its place.
+  const wasOver = useRef(!isOpen)
+  const isShort = wasOver.current && hasRead && whole < SHORT
   const digits = Math.max(3, String(store.total).length)
   const offset = range.top - ((range.top * ratio) % ROW) + (first - firstSeen) * ROW
   return (
@@ -177,7 +181,7 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
         </div>
       </header>
       {error !== undefined && store.total === 0 && <ErrorBox error={error} again={() => void read(0)} />}
-      <div className="log-box" ref={box} onScroll={handleScroll} tabIndex={0} role="log" aria-label={`Lines of ${stageName}`} aria-live="off">
+      <div className={isShort ? 'log-box short' : 'log-box'} ref={box} onScroll={handleScroll} tabIndex={0} role="log" aria-label={`Lines of ${stageName}`} aria-live="off">
         {hasRead && store.total === 0 && error === undefined && (
           <p className="log-empty">{isOpen ? 'Nothing is written yet. Lines show as they come.' : 'This stage wrote no log.'}</p>
         )}

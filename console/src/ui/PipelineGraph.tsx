@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture of a pipeline: stages from left to right, and below them what runs to undo them.
-import { type ReactNode, useEffect, useRef } from 'react'
+import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import type { PipelineStage } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { StageStatus } from '../api/gen/pipecd_wire/model/deployment_pb'
-import { layOut } from '../lib/graph'
-import type { StageTimes } from '../model/stages'
+import { fitCards, layOut } from '../lib/graph'
+import { findNote, type StageTimes } from '../model/stages'
 import { showStage } from '../model/status'
 import { Status, Took } from './basics'
 import { Icon } from './icons'
 
-const WIDTH = 220
 const HEIGHT = 84
-const GAP_X = 36
 const GAP_Y = 14
 
 interface Props {
@@ -48,6 +46,23 @@ export function PipelineGraph({ stages, times, chosenId, onChoose }: Props): Rea
   )
 }
 
+const EDGES = 6
+
+/** The width inside a box, also after the window has changed. */
+function useRoom(box: RefObject<HTMLElement | null>): number {
+  const [room, setRoom] = useState(0)
+  useLayoutEffect(() => {
+    const element = box.current
+    if (!element) return
+    const measure = (): void => setRoom(element.clientWidth - EDGES)
+    measure()
+    const observer = new ResizeObserver(measure)
+    observer.observe(element)
+    return () => observer.disconnect()
+  }, [box])
+  return room
+}
+
 interface PartProps extends Props {
   nodes: { id: string; requires: readonly string[] }[]
   name: string
@@ -56,20 +71,22 @@ interface PartProps extends Props {
 function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): ReactNode {
   const box = useRef<HTMLDivElement>(null)
   const { columns, edges } = layOut(nodes)
+  const { width: cardWidth, gap: gapX } = fitCards(columns.length, useRoom(box))
   const places = new Map<string, { x: number; y: number }>()
   const rows = Math.max(1, ...columns.map((column) => column.length))
   for (const [column, ids] of columns.entries()) {
     const top = ((rows - ids.length) * (HEIGHT + GAP_Y)) / 2
-    for (const [row, id] of ids.entries()) places.set(id, { x: column * (WIDTH + GAP_X), y: top + row * (HEIGHT + GAP_Y) })
+    for (const [row, id] of ids.entries()) places.set(id, { x: column * (cardWidth + gapX), y: top + row * (HEIGHT + GAP_Y) })
   }
-  const width = columns.length * (WIDTH + GAP_X) - GAP_X
+  const width = columns.length * (cardWidth + gapX) - gapX
   const height = rows * (HEIGHT + GAP_Y) - GAP_Y
   const running = stages.find((stage) => stage.status === StageStatus.STAGE_RUNNING)?.id
+  const wanted = running ?? (stages.some((stage) => stage.id === chosenId) ? chosenId : undefined)
   useEffect(() => {
-    const place = places.get(running ?? '')
-    // What runs is in sight also where the pipeline is wider than the screen.
-    if (place && box.current) box.current.scrollLeft = place.x - box.current.clientWidth / 2 + WIDTH / 2
-  }, [running])
+    const place = places.get(wanted ?? '')
+    // What runs, else the one that is chosen, is in sight also where the pipeline is wider than the screen.
+    if (place && box.current) box.current.scrollLeft = place.x - box.current.clientWidth / 2 + cardWidth / 2
+  }, [wanted, cardWidth])
   return (
     <div className="graph" ref={box} role="group" aria-label={name} tabIndex={width > 600 ? 0 : -1}>
       <div className="graph-space" style={{ width, height }}>
@@ -78,7 +95,7 @@ function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): Re
             const begin = places.get(from)
             const end = places.get(to)
             if (!begin || !end) return null
-            const [x1, y1, x2, y2] = [begin.x + WIDTH, begin.y + HEIGHT / 2, end.x, end.y + HEIGHT / 2]
+            const [x1, y1, x2, y2] = [begin.x + cardWidth, begin.y + HEIGHT / 2, end.x, end.y + HEIGHT / 2]
             const middle = (x1 + x2) / 2
             return <path key={`${from} ${to}`} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} />
           })}
@@ -87,7 +104,7 @@ function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): Re
           {stages.map((stage) => {
             const place = places.get(stage.id) ?? { x: 0, y: 0 }
             return (
-              <li key={stage.id} style={{ left: place.x, top: place.y, width: WIDTH, height: HEIGHT }}>
+              <li key={stage.id} style={{ left: place.x, top: place.y, width: cardWidth, height: HEIGHT }}>
                 <StageCard stage={stage} times={times.get(stage.id)} isChosen={stage.id === chosenId} onChoose={() => onChoose(stage)} />
               </li>
             )
@@ -100,14 +117,15 @@ function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): Re
 
 function StageCard({ stage, times, isChosen, onChoose }: { stage: PipelineStage; times: StageTimes | undefined; isChosen: boolean; onChoose: () => void }): ReactNode {
   const shown = showStage(stage)
+  const text = findNote(stage.metadata) || stage.desc || stage.statusReason
   return (
     <button type="button" className={`stage-card ${shown.tone}`} aria-pressed={isChosen} onClick={onChoose} data-stage={stage.name} data-status={StageStatus[stage.status]}>
       <span className="stage-name cut" title={stage.name}>
         {stage.name}
       </span>
       <span className="stage-desc soft small">
-        <span className="cut" title={stage.desc || stage.statusReason}>
-          {stage.desc || stage.statusReason || '\u00a0'}
+        <span className="cut" title={text}>
+          {text || '\u00a0'}
         </span>
         {times && times.began > 0 && (
           <span className="push">

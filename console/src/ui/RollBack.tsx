@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bringing an application back to an earlier version: first what would change, then the question.
 import { type ReactNode, useEffect, useState } from 'react'
-import { applications } from '../api/clients'
+import { applications, PATIENT } from '../api/clients'
 import { explainShortly } from '../api/errors'
 import type { RollBackApplicationResponse } from '../api/gen/pipecd_wire/pipecd/api/api_pb'
-import { DiffView, Hash, Loading } from './basics'
+import { Hash, Loading } from './basics'
 import { ask, toast } from './dialogs'
+import { FileList, PluginDiffs } from './Differences'
 
 interface Target {
   applicationId: string
@@ -38,7 +39,7 @@ function Preview({ target }: { target: Target }): ReactNode {
   const [error, setError] = useState('')
   useEffect(() => {
     let isGone = false
-    applications.rollBackApplication({ applicationId: target.applicationId, deploymentId: target.deploymentId, dryRun: true }).then(
+    applications.rollBackApplication({ applicationId: target.applicationId, deploymentId: target.deploymentId, dryRun: true }, PATIENT).then(
       (found) => !isGone && setAnswer(found),
       (failure: unknown) => !isGone && setError(explainShortly(failure)),
     )
@@ -67,23 +68,10 @@ function Preview({ target }: { target: Target }): ReactNode {
         <dd>{preview.stages.join(' → ') || '-'}</dd>
         <dt>Files</dt>
         <dd>
-          {preview.files.length === 0 && 'none of the application differs'}
-          {preview.files.map((file) => (
-            <div key={file}>
-              <code>{file}</code>
-            </div>
-          ))}
-          {preview.filesLeftOut > 0 && <span className="soft">and {preview.filesLeftOut} more</span>}
+          <FileList files={preview.files} leftOut={preview.filesLeftOut} />
         </dd>
       </dl>
-      {preview.diffs.map((diff, index) => (
-        <div className="stack" key={index}>
-          <h3>
-            {diff.deployTarget || diff.pluginName}: <span className="soft">{diff.noChange ? 'nothing changes' : diff.summary}</span>
-          </h3>
-          {!diff.noChange && diff.details && <DiffView text={diff.details} />}
-        </div>
-      ))}
+      <PluginDiffs diffs={preview.diffs} />
       {preview.error && <p className="wait anywhere">{preview.error}</p>}
     </div>
   )

@@ -4,7 +4,7 @@ import type { ReactNode } from 'react'
 import type { Deployment } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { type DeploymentRecord, StageAction_Kind } from '../api/gen/pipecd_wire/pipecd/control/control_pb'
 import { toSeconds } from '../lib/times'
-import type { StageTimes } from '../model/stages'
+import { findNote, type StageTimes } from '../model/stages'
 import { isCompleted, showDeployment, showStage, type Tone } from '../model/status'
 import { Panel, Time } from './basics'
 import { Icon, type IconName } from './icons'
@@ -78,7 +78,7 @@ function listStages(deployment: Deployment, times: Map<string, StageTimes>): Ent
         icon: shown.icon,
         tone: shown.tone,
         text: ended ? `${stage.name} ${shown.word.toLowerCase()}` : `${stage.name} began`,
-        detail: stage.statusReason || stage.desc,
+        detail: stage.statusReason || findNote(stage.metadata) || stage.desc,
       },
     ]
   })

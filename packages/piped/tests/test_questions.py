@@ -11,7 +11,8 @@ from google.protobuf.duration_pb2 import Duration
 from pipecd_model.errors import NotFoundError, StateError
 from pipecd_piped.controlplane.client import ControlPlane
 from pipecd_piped.questions import AT_ONCE, QuestionRunner
-from pipecd_wire.pipecd.control.control_pb2 import RollBackPreview
+from pipecd_wire.model.deployment_pb2 import Deployment
+from pipecd_wire.pipecd.control.control_pb2 import DeploymentDiff, RollBackPreview
 from pipecd_wire.pipecd.details.details_pb2 import ResourceDetails
 from pipecd_wire.pipecd.push import push_pb2 as push
 from pipecd_wire.rpc import Endpoints, StatusError, admit_all, connect, rpc, serving
@@ -56,6 +57,7 @@ async def running(open_one: OpenOne) -> AsyncIterator[tuple[QuestionRunner, Aske
             ControlPlane(channel),
             open_one,
             preview,
+            compare,
             lambda text: text.replace("sesame", "***"),
         )
         working = tasks.create_task(runner.run())
@@ -65,6 +67,22 @@ async def running(open_one: OpenOne) -> AsyncIterator[tuple[QuestionRunner, Aske
 
 async def preview(asked: push.PreviewRollBack) -> RollBackPreview:
     return RollBackPreview(commit_hash=asked.commit_hash, files=["a"])
+
+
+async def compare(asked: push.CompareDeployment) -> DeploymentDiff:
+    return DeploymentDiff(commit_hash=asked.deployment.id, files=["b"])
+
+
+async def test_what_a_deployment_changes_is_answered() -> None:
+    async def open_nothing(_asked: push.OpenResource) -> ResourceDetails:
+        raise AssertionError
+
+    async with running(open_nothing) as (runner, asker):
+        asked = push.CompareDeployment(deployment=Deployment(id="d1"))
+        runner.take(push.Question(id="q", compare_deployment=asked))
+        answer = await asker.get()
+
+    assert answer.deployment == DeploymentDiff(commit_hash="d1", files=["b"])
 
 
 async def test_what_a_roll_back_would_change_is_answered() -> None:

@@ -210,13 +210,17 @@ CHECKS_LABELS = {
         "FollowStageLog",
         "ExplainWait",
         "ListQueue",
+        "GetDeploymentDiff",
         "GetDeploymentRecord",
         "RetryStage",
         "RollBackDeployment",
     },
 }
 
-OWN_RIGHT = {"pipecd.api.v1.ApplicationService": {"OpenResource"}}
+OWN_RIGHT = {
+    "pipecd.api.v1.ApplicationService": {"OpenResource"},
+    "pipecd.api.v1.DeploymentService": {"GetDeploymentDiff"},
+}
 
 
 @pytest.mark.parametrize(

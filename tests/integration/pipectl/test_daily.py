@@ -457,3 +457,27 @@ def test_logs_that_are_followed_go_on_where_the_stored_ones_end(world: World) ->
     assert first.endswith(" 1 SCRIPT_RUN | two\n")
     assert waits == "followed RUNNING: stage 1 SCRIPT_RUN runs\n"
     assert second.endswith(" 1 SCRIPT_RUN | three\n")
+
+
+def test_applications_are_searched_by_words_and_state(world: World) -> None:
+    shown = world.site.run("search", "WEB", "-o", "table").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["website"]
+    assert "FAILURE" in shown[1]
+    failed = json.loads(world.site.run("search", "--status", "failed").stdout)
+    assert [each["application"]["name"] for each in failed["applications"]] == ["website"]
+    all_of_them = world.site.run("search", "--limit", "0", "-o", "name").stdout.split()
+    assert len(all_of_them) == len(set(all_of_them)) > MANY
+    page = world.site.run("search", "many", "--limit", "5", "-o", "table")
+    assert len(page.stdout.splitlines()) == 6
+    assert "the first 5 applications; there are more" in page.stderr
+    nothing = world.site.run("search", "nothing like it", "-o", "table")
+    assert nothing.stderr == "no application is like that\n"
+
+
+def test_the_overview_says_what_is_broken_and_what_to_type(world: World) -> None:
+    shown = world.site.run("overview", "-o", "table").stdout
+
+    assert "Broken" in shown
+    assert "website" in shown
+    assert f"pipectl deployment logs {FAILED[:8]}" in shown
+    assert "broken" in json.loads(world.site.run("overview").stdout)

@@ -264,6 +264,31 @@ async def test_groups_of_the_provider_are_given_roles(desk: Desk) -> None:
     assert listed == {"userGroups": [{"group": "ops", "role": "Admin"}]}
 
 
+async def test_events_and_traces_are_listed_for_people(desk: Desk) -> None:
+    await desk.login()
+    empty = await desk.run("event", "list", "-o", "table")
+    assert (empty.code, empty.stderr) == (0, "no event\n")
+    commit = ("--commit-hash", "c" * 40, "--commit-url", "https://git.example/c")
+    told = await desk.run(
+        "event", "register", "--name", "image", "--data", "v1", "--labels", "app=web", *commit
+    )
+    assert told.code == 0, told.stderr
+    event_id = json.loads(told.stdout)["event_id"]
+
+    shown = await desk.run("event", "list", "--label", "app:web", "-o", "wide")
+    none = await desk.run("event", "list", "--status", "failure", "-o", "table")
+    traces = await desk.run("trace", "list", "-o", "table")
+
+    assert event_id in shown.stdout
+    assert "NOT_HANDLED" in shown.stdout
+    assert "app:web" in shown.stdout
+    assert none.stderr == "no event\n"
+    assert traces.code == 0, traces.stderr
+    key = await desk.run("event", "list", "--api-key", "a.b")
+    assert key.code != 0
+    assert "events are listed by people" in key.stderr
+
+
 async def test_contexts_are_listed_used_renamed_and_deleted(desk: Desk) -> None:
     await desk.login("--context", "first")
     await desk.login("--context", "second")

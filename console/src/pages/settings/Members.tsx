@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may do what: groups of people, their roles, and the static admin.
+// Who may do what: groups of people and their roles, and how they sign in.
 import { type FormEvent, type ReactNode, useState } from 'react'
 import { web } from '../../api/clients'
 import { explainShortly } from '../../api/errors'
-import { type Project, type ProjectRBACRole, ProjectSSOConfig_Provider } from '../../api/gen/pipecd_wire/model/project_pb'
+import type { Project, ProjectRBACRole } from '../../api/gen/pipecd_wire/model/project_pb'
 import { Kind, ofKinds } from '../../lib/concerns'
 import { useQuery } from '../../lib/query'
 import { useSession } from '../../lib/session'
-import { Empty, ErrorBox, Loading, Panel, Status } from '../../ui/basics'
+import { Empty, ErrorBox, Loading, Panel } from '../../ui/basics'
 import { ask, Dialog, toast } from '../../ui/dialogs'
 import { Icon } from '../../ui/icons'
 import { Roles } from './Roles'
+import { SignInWays } from './SignInWays'
 
 export function Members(): ReactNode {
   const { data, error, again } = useQuery('project', () => web.getProject({}), ofKinds(Kind.PROJECT))
@@ -143,52 +144,5 @@ function AddGroup({ roles, onClose, again }: { roles: ProjectRBACRole[]; onClose
         </div>
       </form>
     </Dialog>
-  )
-}
-
-function SignInWays({ project, again }: Props): ReactNode {
-  const session = useSession()
-  const isOff = project.staticAdminDisabled
-  const maySwitch = session.can(isOff ? 'WebService/EnableStaticAdmin' : 'WebService/DisableStaticAdmin')
-  const provider = project.sharedSsoName || (project.sso ? (ProjectSSOConfig_Provider[project.sso.provider] ?? '') : '')
-  return (
-    <Panel title="Ways to sign in">
-      <ul className="list">
-        <li>
-          <div className="row">
-            <span className="strong">Static admin</span>
-            <span className="soft">{project.staticAdmin?.username}</span>
-            <Status shown={isOff ? { word: 'Off', icon: 'ban', tone: 'off' } : { word: 'On', icon: 'check', tone: 'good' }} />
-            {maySwitch && (
-              <button
-                type="button"
-                className="plain push"
-                onClick={() =>
-                  ask({
-                    title: isOff ? 'Switch the static admin on?' : 'Switch the static admin off?',
-                    text: <p>{isOff ? 'Its name and password open the project again.' : 'Nobody can sign in with its password any more. Make sure that single sign-on works first.'}</p>,
-                    action: isOff ? 'Switch on' : 'Switch off',
-                    isDangerous: !isOff,
-                    act: async () => {
-                      if (isOff) await web.enableStaticAdmin({})
-                      else await web.disableStaticAdmin({})
-                      again()
-                    },
-                  })
-                }
-              >
-                {isOff ? 'Switch on' : 'Switch off'}
-              </button>
-            )}
-          </div>
-        </li>
-        <li>
-          <div className="row">
-            <span className="strong">Single sign-on</span>
-            {provider ? <span>{provider}</span> : <span className="soft">Not set up. It is configured in the control plane's file, under spec.sharedSSOConfigs.</span>}
-          </div>
-        </li>
-      </ul>
-    </Panel>
   )
 }

@@ -163,12 +163,17 @@ function RightsTable({ fields, onToggle }: { fields: ReadonlySet<string>; onTogg
               <th scope="row">{formatResources([resource])}</th>
               {ACTIONS.map((action) => (
                 <td key={action}>
-                  <input
-                    type="checkbox"
-                    aria-label={`${formatActions([action])} of ${formatResources([resource])}`}
-                    checked={fields.has(makeField(resource, action))}
-                    onChange={() => onToggle(makeField(resource, action))}
-                  />
+                  <label className="choice">
+                    <input
+                      type="checkbox"
+                      aria-label={`${formatActions([action])} of ${formatResources([resource])}`}
+                      checked={fields.has(makeField(resource, action))}
+                      onChange={() => onToggle(makeField(resource, action))}
+                    />
+                    <span className="only-phone" aria-hidden="true">
+                      {formatActions([action])}
+                    </span>
+                  </label>
                 </td>
               ))}
             </tr>

@@ -3,6 +3,7 @@
 import type { ReactNode } from 'react'
 import { access } from '../../api/clients'
 import { Session_Via } from '../../api/gen/pipecd_wire/pipecd/api/access_pb'
+import { nameProgram } from '../../lib/programs'
 import { useQuery } from '../../lib/query'
 import { ErrorBox, Loading, Panel, Status, Time } from '../../ui/basics'
 import { ask, toast } from '../../ui/dialogs'
@@ -43,7 +44,9 @@ export function Sessions(): ReactNode {
               </td>
               <td className="soft">{session.address}</td>
               <td className="soft agent">
-                <span className="clamp">{session.userAgent}</span>
+                <span className="clamp" title={session.userAgent}>
+                  {nameProgram(session.userAgent)}
+                </span>
               </td>
               <td className="soft" data-label="Ends">
                 <Time at={session.expiresAt} />

@@ -147,6 +147,9 @@ REFUSED: Final[dict[str, Callable[[GoWorld], Any]]] = {
     "DeploymentService.RollBackDeployment": lambda _: api.RollBackDeploymentRequest(
         deployment_id="d1"
     ),
+    "DeploymentService.GetDeploymentDiff": lambda _: api.GetDeploymentDiffRequest(
+        deployment_id="d1"
+    ),
     "ApplicationService.RollBackApplication": lambda it: api.RollBackApplicationRequest(
         application_id=it.application_id
     ),

@@ -110,6 +110,25 @@ async def test_a_change_is_found_at_once(plane: ServedControlPlane) -> None:
     assert (await search(plane)).total == 2
 
 
+async def test_what_is_out_of_sync_comes_before_what_is_well(plane: ServedControlPlane) -> None:
+    out = application_pb2.ApplicationSyncState(status=application_pb2.OUT_OF_SYNC, timestamp=1)
+    for name in ("a well", "b runs", "c failed"):
+        await add_application(plane, name)
+    await add_application(plane, "z differs", sync_state=out)
+    await add_application(plane, "y deploys", sync_state=out, deploying=True)
+    await deploy(plane, "a well", SUCCESS)
+    await deploy(plane, "b runs", RUNNING)
+    await deploy(plane, "c failed", FAILURE)
+    await deploy(plane, "y deploys", RUNNING)
+
+    found = await search(plane, order=Search.URGENCY)
+
+    assert names(found) == ["c failed", "b runs", "y deploys", "z differs", "a well"]
+    assert counts(found, "sync") == {"UNKNOWN": 3, "DEPLOYING": 1, "OUT_OF_SYNC": 1}
+    deploying = await search(plane, sync_statuses=[application_pb2.DEPLOYING])
+    assert names(deploying) == ["y deploys"], "as its row says, not as it was before"
+
+
 @pytest.mark.parametrize("order", [Search.NAME, Search.CHANGED, Search.URGENCY])
 async def test_pages_hold_each_application_once(
     plane: ServedControlPlane, order: Search.Order.ValueType

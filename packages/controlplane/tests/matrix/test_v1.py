@@ -30,6 +30,7 @@ from pipecd_wire.pipecd.api import (
     windows_pb2,
 )
 from pipecd_wire.pipecd.control import control_pb2
+from pipecd_wire.pipecd.control.control_pb2 import DeploymentDiff
 from pipecd_wire.pipecd.details.details_pb2 import ResourceDetails
 from pipecd_wire.pipecd.push import push_pb2
 
@@ -130,6 +131,9 @@ async def test_deployment_service(world: RightsMatrix) -> None:
         "GetDeploymentRecord": naming(
             "deployment", api_pb2.GetDeploymentRecordRequest, "deployment_id"
         ),
+        "GetDeploymentDiff": naming(
+            "deployment", api_pb2.GetDeploymentDiffRequest, "deployment_id"
+        ),
         "WatchDeployment": naming("deployment", api_pb2.WatchDeploymentRequest, "deployment_id"),
         "ExplainWait": naming("deployment", api_pb2.ExplainWaitRequest, "deployment_id"),
         "ListQueue": plain(api_pb2.ListQueueRequest()),
@@ -137,8 +141,10 @@ async def test_deployment_service(world: RightsMatrix) -> None:
             "log", api_pb2.FollowStageLogRequest, "deployment_id", stage_id="s1"
         ),
     }
-    await world.ours.take_lease()
-    await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
+    ours = world.ours
+    agent = await ours.plane.agent_with(ours.project_id, ours.piped_id, ours.piped_key)
+    async with answering(agent, tell_whose):
+        await world.judge(OWN["DeploymentService"], entries, unimplemented.DEPLOYMENT_SERVICE)
 
 
 @pytest.mark.timeout(600)
@@ -183,6 +189,9 @@ async def open_resource(side: ProjectSide) -> Message:
 
 async def tell_whose(question: push_pb2.Question) -> push_pb2.AnswerQuestionRequest:
     """An answer that says whose it is: nobody of the other project may get it."""
+    if question.WhichOneof("body") == "compare_deployment":
+        commit = f"of {question.compare_deployment.deployment.id}"
+        return push_pb2.AnswerQuestionRequest(deployment=DeploymentDiff(commit_hash=commit))
     manifest = f"of {question.open_resource.application_id}"
     return push_pb2.AnswerQuestionRequest(resource=ResourceDetails(manifest=manifest))
 

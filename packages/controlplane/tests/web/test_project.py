@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles, groups, single sign-on: rules are told as rules, and count at once."""
 
+from typing import Any
+
 import pytest
 from google.protobuf.message import Message
 
@@ -159,6 +161,29 @@ async def test_the_form_of_single_sign_on_can_be_saved_as_upstreams_page_sends_i
     kept = await plane.stores.projects.get("default")
     assert kept.sso.session_ttl == 168
     assert kept.sso.github.client_secret.startswith("pv1.")
+
+
+async def test_a_secret_that_is_not_given_stays_and_goes_to_no_other_address(
+    plane: ServedControlPlane, admin: WebPerson
+) -> None:
+    """Whoever may change the address must not get to read the secret there."""
+
+    def ask(**fields: Any) -> pb.UpdateProjectSSOConfigRequest:
+        oidc = Sso.Oidc(**{"issuer": "https://one.example", **fields})
+        return pb.UpdateProjectSSOConfigRequest(sso=Sso(provider=Sso.OIDC, oidc=oidc))
+
+    missing = await call_refused(admin.web.UpdateProjectSSOConfig, ask(client_id="id"))
+    await call(admin.web.UpdateProjectSSOConfig, ask(client_id="id", client_secret="s"))  # noqa: S106
+    before = (await plane.stores.projects.get("default")).sso.oidc
+    moved = await call_refused(admin.web.UpdateProjectSSOConfig, ask(issuer="https://two.example"))
+    await call(admin.web.UpdateProjectSSOConfig, ask(roles_claim_key="groups"))
+
+    after = (await plane.stores.projects.get("default")).sso.oidc
+    assert "client_secret is not set" in missing.message
+    assert moved.status == "INVALID_ARGUMENT"
+    assert "give the secret again" in moved.message
+    assert after.client_secret == before.client_secret
+    assert (after.issuer, after.roles_claim_key) == ("https://one.example", "groups")
 
 
 async def test_a_right_with_labels_reaches_only_what_has_them(

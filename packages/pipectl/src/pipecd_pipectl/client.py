@@ -26,6 +26,7 @@ from pipecd_wire.pipecd.api.api_pb2_grpc import (
 )
 from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceStub
 from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceStub
+from pipecd_wire.pipecd.api.overview_pb2_grpc import OverviewServiceStub
 from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceStub
 from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceStub
 from pipecd_wire.rpc import CallError, connect
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # these types exist for the checker alone
     )
     from pipecd_wire.pipecd.api.chains_pb2_grpc import ChainServiceAsyncStub
     from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceAsyncStub
+    from pipecd_wire.pipecd.api.overview_pb2_grpc import OverviewServiceAsyncStub
     from pipecd_wire.pipecd.api.repositories_pb2_grpc import RepositoryServiceAsyncStub
     from pipecd_wire.pipecd.api.windows_pb2_grpc import WindowServiceAsyncStub
     from pipecd_wire.webservice.service_pb2_grpc import WebServiceAsyncStub
@@ -62,6 +64,7 @@ class Client:
     chains: "ChainServiceAsyncStub"
     deployments: "DeploymentServiceAsyncStub"
     stage_logs: "StageLogServiceAsyncStub"
+    overview: "OverviewServiceAsyncStub"
     pipeds: "PipedServiceAsyncStub"
     projects: "ProjectServiceAsyncStub"
     repositories: "RepositoryServiceAsyncStub"
@@ -89,6 +92,7 @@ async def open_client(connection: ControlPlaneConnection) -> AsyncIterator[Clien
             chains=ChainServiceStub(opened),
             deployments=DeploymentServiceStub(opened),
             stage_logs=StageLogServiceStub(opened),
+            overview=OverviewServiceStub(opened),
             pipeds=PipedServiceStub(opened),
             projects=ProjectServiceStub(opened),
             repositories=RepositoryServiceStub(opened),

@@ -61,6 +61,12 @@ DURATION = DurationParam(Duration.parse, format_error=format_bad_value)
 FOLDER_IN_REPOSITORY = FolderInRepositoryType()
 PAIR = PairType()
 
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Returns the pairs of `k=v,k=v`. Raises click.BadParameter for what is none."""
+    return dict(PAIR.convert(pair, None, None) for pair in text.split(",") if pair)
+
+
 STRATEGIES: Final = {
     "auto": SyncStrategy.AUTO,
     "quick": SyncStrategy.QUICK_SYNC,

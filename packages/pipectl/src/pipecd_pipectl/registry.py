@@ -19,6 +19,12 @@ def _list(section: str, *commands: tuple[str, str, str]) -> Iterator[CommandEntr
 _DAILY = _list(
     "Applications and deployments",
     (
+        "overview",
+        "overview:overview",
+        "Say what is broken, what waits, what runs and what changed.",
+    ),
+    ("search", "search:search", "Find applications by words, labels and state."),
+    (
         "application",
         "application:application",
         "Applications: add them, look at them, deploy them.",
@@ -30,6 +36,8 @@ _DAILY = _list(
         "Say what an application waits for, and what to do.",
     ),
     ("queue", "queue:queue", "List what waits for its turn, and for what."),
+    ("event", "event:event", "Events: what programs told, and what became of it."),
+    ("trace", "event:trace", "Traces: from the commit of a program to what it has deployed."),
     ("chain", "chain:chain", "Chains: applications that are deployed one after the other."),
     (
         "window",

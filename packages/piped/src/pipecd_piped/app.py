@@ -34,6 +34,7 @@ from pipecd_piped.plan.scope import DeploymentScope
 from pipecd_piped.plugins import PluginBackend, PluginHost, PluginStateReporter, ToolsFolder
 from pipecd_piped.preview.application import Previewer
 from pipecd_piped.preview.build import PreviewBuilder
+from pipecd_piped.preview.comparison import DeploymentComparer
 from pipecd_piped.preview.handler import PlanPreviewHandler
 from pipecd_piped.preview.rollback import RollBackPreviewer
 from pipecd_piped.push_commands import PushCommandRunner
@@ -451,15 +452,28 @@ def _build_questions(
         reported=live_states,
         reader=reader,
     )
-    previewer = RollBackPreviewer(
+    previewer = _build_previewer(settings, reports, plugins, files, running)
+    roll_backs = RollBackPreviewer(
         repositories=files.repositories,
         state=connection.state,
         configs=files.configs,
         successes=running.services.successes,
-        previewer=_build_previewer(settings, reports, plugins, files, running),
+        previewer=previewer,
         mask=reports.secrets.mask,
     )
-    return QuestionRunner(connection.control, opener.open, previewer.preview, reports.secrets.mask)
+    comparer = DeploymentComparer(
+        repositories=files.repositories,
+        configs=files.configs,
+        previewer=previewer,
+        mask=reports.secrets.mask,
+    )
+    return QuestionRunner(
+        connection.control,
+        opener.open,
+        roll_backs.preview,
+        comparer.compare,
+        reports.secrets.mask,
+    )
 
 
 def _build_previewer(

@@ -13,7 +13,7 @@ from typing import Final
 from pipecd_model.errors import NotFoundError, PipecdError
 from pipecd_piped.controlplane.client import ControlPlane
 from pipecd_runtime.logs import logger
-from pipecd_wire.pipecd.control.control_pb2 import RollBackPreview
+from pipecd_wire.pipecd.control.control_pb2 import DeploymentDiff, RollBackPreview
 from pipecd_wire.pipecd.details.details_pb2 import ResourceDetails
 from pipecd_wire.pipecd.push import push_pb2 as push
 
@@ -30,6 +30,7 @@ LONGEST_SECONDS: Final = 120.0
 
 OpenOne = Callable[[push.OpenResource], Awaitable[ResourceDetails]]
 PreviewOne = Callable[[push.PreviewRollBack], Awaitable[RollBackPreview]]
+CompareOne = Callable[[push.CompareDeployment], Awaitable[DeploymentDiff]]
 
 
 class QuestionRunner:
@@ -40,12 +41,14 @@ class QuestionRunner:
         control: ControlPlane,
         open_resource: OpenOne,
         preview_roll_back: PreviewOne,
+        compare_deployment: CompareOne,
         mask: Callable[[str], str] = str,
     ) -> None:
-        """Both calls raise PipecdError; `mask` replaces known secrets in its message."""
+        """The calls raise PipecdError; `mask` replaces known secrets in its message."""
         self._control = control
         self._open_resource = open_resource
         self._preview_roll_back = preview_roll_back
+        self._compare_deployment = compare_deployment
         self._mask = mask
         self._waiting: deque[tuple[float, push.Question]] = deque(maxlen=MOST_WAITING)
         """With the time until which somebody waits for the answer."""
@@ -101,6 +104,9 @@ class QuestionRunner:
                 answer.resource.CopyFrom(await self._open_resource(wanted))
             case "preview_roll_back":
                 answer.roll_back.CopyFrom(await self._preview_roll_back(question.preview_roll_back))
+            case "compare_deployment":
+                compared = await self._compare_deployment(question.compare_deployment)
+                answer.deployment.CopyFrom(compared)
             case _:
                 answer.no_answer.sentence = "this piped does not know the question"
                 answer.no_answer.hint = "it is older than the control plane"

@@ -76,11 +76,27 @@ async def test_a_line_arrives_while_the_stage_still_runs(pace: SendingPace) -> N
 async def test_the_end_of_a_stage_does_not_wait_for_a_flush(checkpoint: float | None) -> None:
     """A stage that is done in a moment must not take as long as its log is collected."""
     async with FakePiped() as piped, asyncio.timeout(60):
-        async with sending(piped, SendingPace(flush=3600, checkpoint=checkpoint)) as sender:
+        pace = SendingPace(flush=3600, gather=3600, checkpoint=checkpoint)
+        async with sending(piped, pace) as sender:
             sender.append(Severity.INFO, "done")
 
         assert piped.log("s1").lines == ["done"]
         assert piped.log("s1").sealed
+
+
+async def test_a_line_after_silence_does_not_wait_and_the_next_ones_do() -> None:
+    """Somebody watches: the first line shows at once, a stream of lines costs few messages."""
+    pace = SendingPace(flush=3600, gather=0.001, checkpoint=None)
+    async with FakePiped() as piped, asyncio.timeout(60):
+        async with sending(piped, pace) as sender:
+            sender.append(Severity.INFO, "first")
+            await piped.wait_until(lambda: piped.log("s1").lines == ["first"])
+            for line in numbers(20):
+                sender.append(Severity.INFO, line)
+                await asyncio.sleep(0)
+            assert piped.log("s1").lines == ["first"]
+
+        assert piped.log("s1").lines == ["first", *numbers(20)]
 
 
 async def test_many_lines_travel_in_few_messages() -> None:

@@ -56,7 +56,10 @@ AUDITOR: Rights = {Resource.API_KEY: {Action.LIST}, Resource.EVENT: {Action.LIST
 
 # Another one, held by the group `openers`: it opens resources, and does nothing else.
 OPENER = Action(
-    resources=[Resource(type=Resource.APPLICATION, labels={RIGHT_LABEL: "open-resources"})],
+    resources=[
+        Resource(type=kind, labels={RIGHT_LABEL: "open-resources"})
+        for kind in (Resource.APPLICATION, Resource.DEPLOYMENT)
+    ],
     actions=[Action.GET],
 )
 

@@ -44,6 +44,7 @@ from pipecd_controlplane.usecases.agent_watch import AgentWatch
 from pipecd_controlplane.usecases.application_index import ApplicationIndexes
 from pipecd_controlplane.usecases.asking import AgentQuestions
 from pipecd_controlplane.usecases.change_history import ChangeHistories
+from pipecd_controlplane.usecases.deployment_diffs import DeploymentDiffs
 from pipecd_controlplane.usecases.duplicate_agents import DuplicateAgents
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.releases import Releases
@@ -139,7 +140,9 @@ def endpoints(
     rights, histories = CallerRights(stores), ChangeHistories(bus)
     served.add(
         v1["DeploymentService"],
-        V1DeploymentsApi(stores, bus, presence, roll_backs, rights, now),
+        V1DeploymentsApi(
+            stores, bus, presence, roll_backs, DeploymentDiffs(stores, questions), rights, now
+        ),
         unimplemented=unimplemented.DEPLOYMENT_SERVICE,
     )
     served.add(

@@ -124,6 +124,13 @@ class ProjectIndex:
                 self._found[application_id] = entry
 
 
+def _find_sync(application: application_pb2.Application) -> int:
+    """Returns the sync status as people see it: while it is deployed, it is not out of sync."""
+    told = application.sync_state.status
+    is_deployed = application.deploying and told != application_pb2.INVALID_CONFIG
+    return application_pb2.DEPLOYING if is_deployed else told
+
+
 async def _index(view: View, application: application_pb2.Application) -> IndexedApplication:
     row = await view.one(NEWEST, project_id=application.project_id, application_id=application.id)
     status, deployment_id, changed_at = pb.NEVER_DEPLOYED, "", application.updated_at
@@ -142,7 +149,7 @@ async def _index(view: View, application: application_pb2.Application) -> Indexe
         kind=find_kind(application),
         piped_id=application.piped_id,
         disabled=application.disabled,
-        sync_status=application.sync_state.status,
+        sync_status=_find_sync(application),
         labels=dict(application.labels),
         status=status,
         deployment_id=deployment_id,

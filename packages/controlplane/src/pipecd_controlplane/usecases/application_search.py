@@ -12,6 +12,7 @@ from typing import Final
 
 from pipecd_controlplane.usecases.application_index import IndexedApplication
 from pipecd_model.errors import ConfigError
+from pipecd_wire.model import application_pb2
 from pipecd_wire.pipecd.api import overview_pb2 as pb
 
 Request = pb.SearchApplicationsRequest
@@ -107,11 +108,18 @@ def _make_key(order: Request.Order.ValueType) -> Callable[[IndexedApplication], 
         return lambda each: (-each.changed_at, each.folded, each.id)
     if order == Request.URGENCY:
         return lambda each: (
-            0 if each.is_broken else URGENCY.get(each.status, 3),
+            _rank_urgency(each),
             each.folded,
             each.id,
         )
     return lambda each: (0, each.folded, each.id)
+
+
+def _rank_urgency(each: IndexedApplication) -> int:
+    if each.is_broken:
+        return 0
+    differs = each.sync_status == application_pb2.OUT_OF_SYNC
+    return URGENCY.get(each.status, 3 if differs else 4)
 
 
 def _format_cursor(key: Key) -> str:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments: created and changed by reports of their piped, read and watched by users."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final
 
 from pipecd_controlplane.store.changes import ChangeKind, topic
 from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import (
@@ -25,12 +27,32 @@ from pipecd_wire.model import application_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 
+MOST_SEARCHED: Final = 2000
+"""Successful deployments of an application that are searched, the newest."""
+
+PAGE: Final = 200
+
 
 async def get(stores: Stores, requester: Requester, deployment_id: str) -> pb.Deployment:
     """Returns a deployment that the requester may see. Raises NotFoundError."""
     deployment = await stores.deployments.get(requester.project_id, deployment_id)
     requester.check("deployment", deployment_id, deployment.labels)
     return deployment
+
+
+async def list_successes(
+    stores: Stores, project_id: str, application_id: str
+) -> AsyncIterator[pb.Deployment]:
+    """Yields the successful deployments of an application, newest first, at most MOST_SEARCHED."""
+    wanted = DeploymentFilter(statuses=(pb.DEPLOYMENT_SUCCESS,), application_ids=(application_id,))
+    cursor, seen = "", 0
+    while seen < MOST_SEARCHED:
+        page = await stores.deployments.page(project_id, wanted, limit=PAGE, cursor=cursor)
+        for each in page.items:
+            yield each
+        cursor, seen = page.cursor, seen + len(page.items)
+        if not cursor or not page.items:
+            return
 
 
 async def create(stores: Stores, agent: Agent, deployment: pb.Deployment, now: Now) -> None:

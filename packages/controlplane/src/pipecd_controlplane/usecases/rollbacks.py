@@ -36,9 +36,6 @@ from pipecd_wire.pipecd.push import push_pb2
 ANSWER_SECONDS: Final = 120.0
 """How long a piped may take to find out what a roll-back would change."""
 
-MOST_SEARCHED: Final = 2000
-"""Successful deployments of an application that are searched for a commit, the newest."""
-
 PAGE: Final = 200
 LONGEST_WALK: Final = 100
 """Roll-backs of roll-backs that are followed to the version that they brought back."""
@@ -253,7 +250,7 @@ class RollBacks:
                 f"invalid request: commit_hash: {commit[:80]!r} is no commit",
                 hint="give at least 7 digits of its hash",
             )
-        async for each in self._list_successes(application):
+        async for each in self._list(application):
             if each.trigger.commit.hash.startswith(commit):
                 return RollBackTarget(commit_hash=each.trigger.commit.hash, deployment_id=each.id)
         return RollBackTarget(commit_hash=commit)
@@ -285,7 +282,7 @@ class RollBacks:
         if not commit and base.status == deployment_pb2.DEPLOYMENT_PENDING:
             commit = application.most_recently_successful_deployment.trigger.commit.hash
         other = base.trigger.commit.hash
-        async for each in self._list_successes(application):
+        async for each in self._list(application):
             found = each.trigger.commit.hash
             if found == commit and commit != other:
                 return RollBackTarget(commit_hash=found, deployment_id=each.id)
@@ -316,21 +313,8 @@ class RollBacks:
             hint="say what to go back to: --to DEPLOYMENT or --to COMMIT",
         )
 
-    async def _list_successes(self, application: Application) -> AsyncIterator[Deployment]:
-        """Yields the successful deployments of an application, newest first."""
-        wanted = DeploymentFilter(
-            statuses=(deployment_pb2.DEPLOYMENT_SUCCESS,), application_ids=(application.id,)
-        )
-        cursor, seen = "", 0
-        while seen < MOST_SEARCHED:
-            page = await self._stores.deployments.page(
-                application.project_id, wanted, limit=PAGE, cursor=cursor
-            )
-            for each in page.items:
-                yield each
-            cursor, seen = page.cursor, seen + len(page.items)
-            if not cursor or not page.items:
-                return
+    def _list(self, application: Application) -> AsyncIterator[Deployment]:
+        return deployments.list_successes(self._stores, application.project_id, application.id)
 
 
 def _describe(command: push_pb2.Command) -> api_pb2.RollBackApplicationResponse:

@@ -7,7 +7,10 @@ A project uses a shared configuration from the configuration file, or one of its
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from google.protobuf.message import Message
+
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.usecases.pipeds import REDACTED
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_controlplane.usecases.vault import Vault, is_encrypted
 from pipecd_model.errors import ConfigError, StateError
@@ -16,7 +19,19 @@ from pipecd_wire.model import project_pb2 as pb
 
 log = logger(__name__)
 
+Section = Literal["github", "oidc"]
 SECRETS: Final = ("client_id", "client_secret")
+ADDRESSES: Final[Mapping[Section, tuple[str, ...]]] = {
+    "github": ("base_url", "upload_url", "proxy_url"),
+    "oidc": (
+        "issuer",
+        "authorization_endpoint",
+        "token_endpoint",
+        "user_info_endpoint",
+        "proxy_url",
+    ),
+}
+"""Where the secrets of a client may be sent to."""
 
 
 class SsoSettings:
@@ -55,7 +70,11 @@ class SsoSettings:
         return opened
 
     async def change(self, project_id: str, wanted: pb.ProjectSSOConfig) -> None:
-        """Stores a configuration of the project's own; an empty id or secret keeps the old one."""
+        """Stores a configuration of the project's own; a redacted id or secret keeps the old one.
+
+        Raises ConfigError when there is none to keep, and for kept ones that would now be sent to
+        another address: whoever changes the address could read them there.
+        """
         if wanted.provider == pb.ProjectSSOConfig.GOOGLE:
             raise ConfigError("invalid request: sso: GOOGLE is not supported", hint="use OIDC")
         section = _section(wanted)
@@ -69,7 +88,7 @@ class SsoSettings:
         closed = {
             name: self._vault.encrypt(secret, place=_place(project_id, name))
             for name, secret in given.items()
-            if secret
+            if secret and secret != REDACTED
         }
 
         def edit(project: pb.Project) -> None:
@@ -80,6 +99,15 @@ class SsoSettings:
             before = getattr(project.sso, section)
             for name in SECRETS:
                 setattr(client, name, closed.get(name) or getattr(before, name))
+                if not getattr(client, name):
+                    raise ConfigError(f"invalid request: sso: {section}.{name} is not set")
+            moved = [name for name in ADDRESSES[section] if _differ(client, before, name)]
+            if moved and "client_secret" not in closed:
+                raise ConfigError(
+                    f"invalid request: sso: {section}.client_secret is not set, and"
+                    f" {', '.join(moved)} changes",
+                    hint="give the secret again: it would be sent to another address",
+                )
             project.sso.CopyFrom(kept)
             project.shared_sso_name = ""
 
@@ -122,9 +150,6 @@ class SsoSettings:
         return edit
 
 
-Section = Literal["github", "oidc"]
-
-
 def _clear_others(sso: pb.ProjectSSOConfig, section: Section) -> None:
     sso.ClearField("google")
     sso.ClearField("github" if section == "oidc" else "oidc")
@@ -136,6 +161,10 @@ def _section(sso: pb.ProjectSSOConfig) -> Section:
 
 def _client(sso: pb.ProjectSSOConfig) -> pb.ProjectSSOConfig.GitHub | pb.ProjectSSOConfig.Oidc:
     return sso.oidc if sso.provider == pb.ProjectSSOConfig.OIDC else sso.github
+
+
+def _differ(one: Message, other: Message, name: str) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))
 
 
 def _place(project_id: str, name: str) -> str:

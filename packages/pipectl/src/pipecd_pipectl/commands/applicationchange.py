@@ -15,6 +15,7 @@ from pipecd_pipectl.options import (
     PAIR,
     application_argument,
     dry_run_option,
+    parse_pairs,
     say_dry_run,
 )
 from pipecd_pipectl.output import echo, output_option, print_data, wants_data
@@ -105,7 +106,7 @@ async def add(
         kind=common_pb2.ApplicationKind.Value(app_kind),
         platform_provider=platform_provider,
         description=description,
-        labels=dict(PAIR.convert(pair, None, None) for pair in labels.split(",") if pair),
+        labels=parse_pairs(labels),
     )
     chosen = _gather_targets(targets)
     if dry_run:

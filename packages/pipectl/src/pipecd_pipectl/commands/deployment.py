@@ -10,6 +10,7 @@ from pipecd_model.errors import NotFoundError, PipecdError, StateError
 from pipecd_model.gitnames import check_commit
 from pipecd_model.stage import format_stage_number
 from pipecd_pipectl.client import Client, idempotency_key, use_client
+from pipecd_pipectl.commands.deploymentdiff import diff
 from pipecd_pipectl.commands.loglines import LineRange, LineRangeType, print_found_lines
 from pipecd_pipectl.commands.stagelogs import LogSelection, follow_logs, order_logs, print_logs
 from pipecd_pipectl.commands.waiting import (
@@ -71,6 +72,9 @@ def deployment() -> None:
     it is the application's latest one, for `approve` and `skip` the one that waits, for `cancel`
     the one that is not completed.
     """
+
+
+deployment.add_command(diff)
 
 
 @deployment.command("list")

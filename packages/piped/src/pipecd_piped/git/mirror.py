@@ -79,10 +79,13 @@ class MirrorFolder:
         *arguments: Argument,
         limit: float = 60,
         memory: int | None = git.MOST_MEMORY,
+        most_output: int = git.MOST_OUTPUT,
     ) -> bytes:
         """Run git in the mirror without credentials; raises DamagedMirrorError or GitError."""
         try:
-            return await self._git(*arguments, env=self.env, limit=limit, memory=memory)
+            return await self._git(
+                *arguments, env=self.env, limit=limit, memory=memory, most_output=most_output
+            )
         except git.GitFailedError as error:
             raise self.explain(error) from None
 
@@ -209,6 +212,7 @@ class MirrorFolder:
         limit: float,
         on_progress: Callable[[str], None] | None = None,
         memory: int | None = git.MOST_MEMORY,
+        most_output: int = git.MOST_OUTPUT,
     ) -> bytes:
         return await git.run(
             *arguments,
@@ -217,6 +221,7 @@ class MirrorFolder:
             limit=limit,
             on_progress=on_progress,
             memory=memory,
+            most_output=most_output,
         )
 
     def _path_beside(self, what: str) -> Path:

@@ -130,6 +130,25 @@ class Previewer:
             result.error = self._mask(error.with_hint())
         return PlannedChange(stages=stages, result=result)
 
+    async def compare(
+        self, made: Deployment, running: ApplicationDeploymentReference | None
+    ) -> ApplicationPlanPreviewResult:
+        """Returns what the plugins of a deployment say that it changes against what ran before.
+
+        A failure becomes the result's error.
+        """
+        result = ApplicationPlanPreviewResult()
+        deployment = add_targets(made, self._configs)
+        names = sorted(set(deployment.deploy_targets_by_plugin) & set(self._plugins))
+        missing = sorted(set(deployment.deploy_targets_by_plugin) - set(names))
+        try:
+            await self._ask(deployment, running, names, result)
+        except PipecdError as error:
+            result.error = self._mask(error.with_hint())
+        gone = [f"this piped has no plugin {name!r} any more" for name in missing]
+        result.error = "\n".join(filter(None, [result.error, *gone]))
+        return result
+
     async def _ask(
         self,
         deployment: Deployment,

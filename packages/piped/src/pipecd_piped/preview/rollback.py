@@ -4,33 +4,24 @@
 As in every preview, nothing of the commit is executed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import NotFoundError, PipecdError, SourceError
 from pipecd_model.stage import is_rollback
-from pipecd_model.trigger import find_touching
 from pipecd_piped.controlplane.state import ControlPlaneState
 from pipecd_piped.git import Commit, GitError, Repository
 from pipecd_piped.preview.application import Previewer
+from pipecd_piped.preview.difference import cut_diffs, list_changed_files
 from pipecd_piped.schedule.services import LastSuccesses
-from pipecd_piped.source import place_of
 from pipecd_piped.trigger.asked import find_asked_commit
 from pipecd_piped.trigger.deployment import DeploymentRequest
 from pipecd_piped.trigger.protocols import Configs
 from pipecd_wire.model.application_pb2 import Application
-from pipecd_wire.model.planpreview_pb2 import PluginPlanPreviewResult
-from pipecd_wire.pipecd.control.control_pb2 import PluginDiff, RollBackPreview
+from pipecd_wire.pipecd.control.control_pb2 import RollBackPreview
 from pipecd_wire.pipecd.push import push_pb2 as push
-
-MOST_FILES: Final = 100
-MOST_DETAILS: Final = 1024 * 1024
-"""Characters of all plugins' details together; each has the same share."""
-
-CUT: Final = "\n… the rest is left out, because it is too long\n"
 
 
 class RollBackPreviewer:
@@ -82,7 +73,7 @@ class RollBackPreviewer:
         request = _make_request(application, config, commit, asked)
         planned = await self._previewer.plan_change(request, repository, running)
         preview.stages.extend(stage.name for stage in planned.stages if not is_rollback(stage))
-        preview.diffs.extend(self._cut(planned.result.plugin_plan_results))
+        preview.diffs.extend(cut_diffs(planned.result.plugin_plan_results, self._mask))
         errors = filter(None, (preview.error, self._mask(planned.result.error)))
         preview.error = "; ".join(errors)
         return preview
@@ -97,37 +88,17 @@ class RollBackPreviewer:
         if not preview.running_commit_hash:
             return
         try:
-            changed = await repository.list_changed_paths(
-                preview.running_commit_hash, preview.commit_hash
+            files, preview.files_left_out = await list_changed_files(
+                repository,
+                application.git_path,
+                config,
+                preview.running_commit_hash,
+                preview.commit_hash,
             )
         except GitError as error:
             preview.error = error.with_hint()
             return
-        files = sorted(
-            find_touching(
-                changed,
-                app_dir=place_of(application.git_path).folder,
-                paths=config.trigger.on_commit.paths,
-                ignores=(),
-            )
-        )
-        preview.files.extend(file.encode(errors="replace").decode() for file in files[:MOST_FILES])
-        preview.files_left_out = max(0, len(files) - MOST_FILES)
-
-    def _cut(self, results: Iterable[PluginPlanPreviewResult]) -> list[PluginDiff]:
-        found = list(results)
-        share = MOST_DETAILS // max(1, len(found))
-        return [
-            PluginDiff(
-                plugin_name=each.plugin_name,
-                deploy_target=each.deploy_target,
-                summary=self._mask(_shorten(each.plan_summary, share)),
-                details=self._mask(_shorten(each.plan_details, share)),
-                language=each.diff_language,
-                no_change=not each.plan_details,
-            )
-            for each in found
-        ]
+        preview.files.extend(files)
 
 
 def _make_request(
@@ -150,8 +121,3 @@ def _make_request(
             strategy=asked.strategy,
         ),
     )
-
-
-def _shorten(text: bytes, most: int) -> str:
-    shown = text.decode(errors="replace")
-    return shown if len(shown) <= most else f"{shown[:most]}{CUT}"

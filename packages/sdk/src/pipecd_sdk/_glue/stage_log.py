@@ -41,14 +41,16 @@ class SendingPace(msgspec.Struct, frozen=True, kw_only=True):
     """How often lines are sent."""
 
     flush: float
-    """Seconds that a line waits for others."""
+    """Seconds that a line waits for others, and that are between two messages."""
+    gather: float
+    """The same for a line that comes when nothing was sent for that long: a person waits for it."""
     checkpoint: float | None
     """Seconds between checkpoints; None where an acknowledged line is durable."""
 
 
-OURS: Final = SendingPace(flush=0.1, checkpoint=None)
+OURS: Final = SendingPace(flush=0.1, gather=0.01, checkpoint=None)
 # Upstream's control plane rewrites the whole log at each call: fewer of them.
-UPSTREAMS: Final = SendingPace(flush=1.0, checkpoint=120.0)
+UPSTREAMS: Final = SendingPace(flush=1.0, gather=1.0, checkpoint=120.0)
 
 _BACK_OFF: Final = Retry(attempts=None, base=0.1, cap=2.0)
 
@@ -80,6 +82,7 @@ class StageLogSender:
         self._kept: list[logblock_pb2.LogBlock] = []
         self._kept_text = 0
         self._checkpoint_at = time.monotonic()
+        self._flushed_at = -self._pace.flush
         self._left_out = 0
         self._sealed = False
         self._seal = False
@@ -123,15 +126,21 @@ class StageLogSender:
         while self._give_up_at is None:
             await self._some.wait()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.flush):
+                async with asyncio.timeout(self._find_wait()):
                     await self._enough.wait()
             await self._flush()
+            self._flushed_at = time.monotonic()
         await self._flush()
         if self._pace.checkpoint is not None or self._seal:
             await self._finish()
         if self._lost:
             fields = {"error": "the plugin stops", "blocks": self._lost, **self._ids}
             log.warning("stage_log.lost", extra={"fields": fields})
+
+    def _find_wait(self) -> float:
+        """Returns for how many seconds a line waits for others now."""
+        since = time.monotonic() - self._flushed_at
+        return max(self._pace.flush - since, self._pace.gather)
 
     def hurry(self, until: float) -> None:
         """Sets the time at which the process stops sending: lines not sent by then are lost."""

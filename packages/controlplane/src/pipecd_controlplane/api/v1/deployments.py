@@ -19,6 +19,7 @@ from pipecd_controlplane.usecases import (
     waits,
 )
 from pipecd_controlplane.usecases.deployment_briefs import describe_wait
+from pipecd_controlplane.usecases.deployment_diffs import DeploymentDiffs
 from pipecd_controlplane.usecases.overview import can_answer
 from pipecd_controlplane.usecases.rollbacks import RollBacks
 from pipecd_controlplane.usecases.shared_state import ChangeBus, Presence
@@ -35,6 +36,7 @@ class V1DeploymentsApi:
         bus: ChangeBus,
         presence: Presence,
         roll_backs: RollBacks,
+        diffs: DeploymentDiffs,
         rights: CallerRights,
         now: Now,
         *,
@@ -44,6 +46,7 @@ class V1DeploymentsApi:
         self._bus = bus
         self._presence = presence
         self._roll_backs = roll_backs
+        self._diffs = diffs
         self._rights = rights
         self._now = now
         self._seal_wait_seconds = seal_wait_seconds
@@ -97,6 +100,12 @@ class V1DeploymentsApi:
     ) -> pb.GetDeploymentRecordResponse:
         record = await stage_actions.get_record(self._stores, caller, request.deployment_id)
         return pb.GetDeploymentRecordResponse(record=record)
+
+    @rpc("GetDeploymentDiff")
+    async def get_deployment_diff(
+        self, caller: User, request: pb.GetDeploymentDiffRequest
+    ) -> pb.GetDeploymentDiffResponse:
+        return await self._diffs.get(caller, request.deployment_id)
 
     @rpc("WatchDeployment")
     async def watch_deployment(

@@ -4,6 +4,7 @@
 from google.protobuf.message import Message
 
 from pipecd_controlplane.auth.caller import Person
+from pipecd_controlplane.usecases.pipeds import REDACTED
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_controlplane.usecases.sessions import DEFAULT_HOURS
 from pipecd_controlplane.usecases.sso_settings import SsoSettings
@@ -11,10 +12,21 @@ from pipecd_wire.rpc import rpc
 from pipecd_wire.webservice import service_pb2 as pb
 
 
-def _fill_session_time(request: Message) -> None:
-    """Sets the default session time: upstream's form omits it, and the message's rules need it."""
-    if isinstance(request, pb.UpdateProjectSSOConfigRequest) and not request.sso.session_ttl:
-        request.sso.session_ttl = DEFAULT_HOURS
+def _fill_sso(request: Message) -> None:
+    """Sets what the message's rules need and a form leaves out.
+
+    Upstream's omits the time of sessions; an id or secret that stays as it is cannot be shown, so
+    that ours sends none.
+    """
+    if not isinstance(request, pb.UpdateProjectSSOConfigRequest):
+        return
+    sso = request.sso
+    sso.session_ttl = sso.session_ttl or DEFAULT_HOURS
+    for name in ("github", "oidc"):
+        if sso.HasField(name):
+            client = sso.oidc if name == "oidc" else sso.github
+            client.client_id = client.client_id or REDACTED
+            client.client_secret = client.client_secret or REDACTED
 
 
 class WebProjectApi:
@@ -55,7 +67,7 @@ class WebProjectApi:
         )
         return pb.DisableStaticAdminResponse()
 
-    @rpc("UpdateProjectSSOConfig", prepare=_fill_session_time)
+    @rpc("UpdateProjectSSOConfig", prepare=_fill_sso)
     async def update_sso_config(
         self, caller: Person, request: pb.UpdateProjectSSOConfigRequest
     ) -> pb.UpdateProjectSSOConfigResponse:

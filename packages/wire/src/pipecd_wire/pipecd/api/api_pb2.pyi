@@ -313,6 +313,49 @@ class GetDeploymentRecordResponse(_message.Message):
 Global___GetDeploymentRecordResponse: _TypeAlias = GetDeploymentRecordResponse  # noqa: Y015
 
 @_typing.final
+class GetDeploymentDiffRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    deployment_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        deployment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment_id", b"deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeploymentDiffRequest: _TypeAlias = GetDeploymentDiffRequest  # noqa: Y015
+
+@_typing.final
+class GetDeploymentDiffResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIFF_FIELD_NUMBER: _builtins.int
+    RUNNING_DEPLOYMENT_ID_FIELD_NUMBER: _builtins.int
+    running_deployment_id: _builtins.str
+    """The deployment that brought what ran before; empty when it is not known any more."""
+    @_builtins.property
+    def diff(self) -> _control_pb2.DeploymentDiff: ...
+    def __init__(
+        self,
+        *,
+        diff: _control_pb2.DeploymentDiff | None = ...,
+        running_deployment_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["diff", b"diff"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["diff", b"diff", "running_deployment_id", b"running_deployment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeploymentDiffResponse: _TypeAlias = GetDeploymentDiffResponse  # noqa: Y015
+
+@_typing.final
 class WatchDeploymentRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

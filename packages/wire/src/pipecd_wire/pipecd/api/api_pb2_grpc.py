@@ -64,6 +64,11 @@ class DeploymentServiceStub(object):
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.SerializeToString,
                 response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.FromString,
                 _registered_method=True)
+        self.GetDeploymentDiff = channel.unary_unary(
+                '/pipecd.api.v1.DeploymentService/GetDeploymentDiff',
+                request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffRequest.SerializeToString,
+                response_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffResponse.FromString,
+                _registered_method=True)
         self.WatchDeployment = channel.unary_stream(
                 '/pipecd.api.v1.DeploymentService/WatchDeployment',
                 request_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.WatchDeploymentRequest.SerializeToString,
@@ -136,6 +141,14 @@ class DeploymentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDeploymentDiff(self, request, context):
+        """What a deployment changes against what ran before it, in git and by plugin: asked of the piped of its application now,
+        and kept nowhere. FAILED_PRECONDITION: its piped is not connected, or cannot answer this. UNAVAILABLE: it took too long.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchDeployment(self, request, context):
         """The deployment now, then again at each change of it or its stages; ends when it is completed.
         """
@@ -199,6 +212,11 @@ def add_DeploymentServiceServicer_to_server(servicer, server):
                     servicer.GetDeploymentRecord,
                     request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.FromString,
                     response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.SerializeToString,
+            ),
+            'GetDeploymentDiff': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDeploymentDiff,
+                    request_deserializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffRequest.FromString,
+                    response_serializer=pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffResponse.SerializeToString,
             ),
             'WatchDeployment': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchDeployment,
@@ -383,6 +401,33 @@ class DeploymentService(object):
             '/pipecd.api.v1.DeploymentService/GetDeploymentRecord',
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordRequest.SerializeToString,
             pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentRecordResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDeploymentDiff(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pipecd.api.v1.DeploymentService/GetDeploymentDiff',
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffRequest.SerializeToString,
+            pipecd__wire_dot_pipecd_dot_api_dot_api__pb2.GetDeploymentDiffResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,10 @@ class DeploymentServiceStub:
     """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
     its stages. Empty when nobody did anything.
     """
+    GetDeploymentDiff: _grpc.UnaryUnaryMultiCallable[_api_pb2.GetDeploymentDiffRequest, _api_pb2.GetDeploymentDiffResponse]
+    """What a deployment changes against what ran before it, in git and by plugin: asked of the piped of its application now,
+    and kept nowhere. FAILED_PRECONDITION: its piped is not connected, or cannot answer this. UNAVAILABLE: it took too long.
+    """
     WatchDeployment: _grpc.UnaryStreamMultiCallable[_api_pb2.WatchDeploymentRequest, _api_pb2.WatchDeploymentResponse]
     """The deployment now, then again at each change of it or its stages; ends when it is completed."""
     ExplainWait: _grpc.UnaryUnaryMultiCallable[_api_pb2.ExplainWaitRequest, _api_pb2.ExplainWaitResponse]
@@ -94,6 +98,10 @@ class DeploymentServiceAsyncStub(DeploymentServiceStub):
     GetDeploymentRecord: _aio.UnaryUnaryMultiCallable[_api_pb2.GetDeploymentRecordRequest, _api_pb2.GetDeploymentRecordResponse]  # type: ignore[assignment]
     """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
     its stages. Empty when nobody did anything.
+    """
+    GetDeploymentDiff: _aio.UnaryUnaryMultiCallable[_api_pb2.GetDeploymentDiffRequest, _api_pb2.GetDeploymentDiffResponse]  # type: ignore[assignment]
+    """What a deployment changes against what ran before it, in git and by plugin: asked of the piped of its application now,
+    and kept nowhere. FAILED_PRECONDITION: its piped is not connected, or cannot answer this. UNAVAILABLE: it took too long.
     """
     WatchDeployment: _aio.UnaryStreamMultiCallable[_api_pb2.WatchDeploymentRequest, _api_pb2.WatchDeploymentResponse]  # type: ignore[assignment]
     """The deployment now, then again at each change of it or its stages; ends when it is completed."""
@@ -165,6 +173,16 @@ class DeploymentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_api_pb2.GetDeploymentRecordResponse, _abc.Awaitable[_api_pb2.GetDeploymentRecordResponse]]:
         """What is known of a deployment beside the deployment itself: who asked for it and why, what people did to it and to
         its stages. Empty when nobody did anything.
+        """
+
+    @_abc_1.abstractmethod
+    def GetDeploymentDiff(
+        self,
+        request: _api_pb2.GetDeploymentDiffRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_api_pb2.GetDeploymentDiffResponse, _abc.Awaitable[_api_pb2.GetDeploymentDiffResponse]]:
+        """What a deployment changes against what ran before it, in git and by plugin: asked of the piped of its application now,
+        and kept nowhere. FAILED_PRECONDITION: its piped is not connected, or cannot answer this. UNAVAILABLE: it took too long.
         """
 
     @_abc_1.abstractmethod

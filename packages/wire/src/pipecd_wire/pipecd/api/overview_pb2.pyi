@@ -88,14 +88,14 @@ class SearchApplicationsRequest(_message.Message):
         CHANGED: SearchApplicationsRequest._Order.ValueType  # 1
         """The one whose application or newest deployment changed last comes first."""
         URGENCY: SearchApplicationsRequest._Order.ValueType  # 2
-        """What is broken comes first, then what waits for a person, then what runs; by name among equals."""
+        """What is broken comes first, then what waits for a person, what runs, what is out of sync; by name among equals."""
 
     class Order(_Order, metaclass=_OrderEnumTypeWrapper): ...
     NAME: SearchApplicationsRequest.Order.ValueType  # 0
     CHANGED: SearchApplicationsRequest.Order.ValueType  # 1
     """The one whose application or newest deployment changed last comes first."""
     URGENCY: SearchApplicationsRequest.Order.ValueType  # 2
-    """What is broken comes first, then what waits for a person, then what runs; by name among equals."""
+    """What is broken comes first, then what waits for a person, what runs, what is out of sync; by name among equals."""
 
     @_typing.final
     class LabelChoice(_message.Message):

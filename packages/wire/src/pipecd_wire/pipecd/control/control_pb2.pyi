@@ -546,6 +546,55 @@ class RollBackPreview(_message.Message):
 Global___RollBackPreview: _TypeAlias = RollBackPreview  # noqa: Y015
 
 @_typing.final
+class DeploymentDiff(_message.Message):
+    """What a deployment changes against what ran before it, from its agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNNING_COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    FILES_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    DIFFS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    GIT_DIFF_FIELD_NUMBER: _builtins.int
+    running_commit_hash: _builtins.str
+    """What ran before it; empty when it is the first."""
+    commit_hash: _builtins.str
+    files_left_out: _builtins.int
+    """How many more there are."""
+    error: _builtins.str
+    """Why a part of it could not be found out."""
+    git_diff: _builtins.str
+    """The lines that differ in those files, as git shows them; known secrets are masked, cut where it is too long."""
+    @_builtins.property
+    def files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The files of the application that differ between the two, from the root of the repository."""
+
+    @_builtins.property
+    def diffs(self) -> _containers.RepeatedCompositeFieldContainer[Global___PluginDiff]:
+        """Of a deployment that is not completed: what its plugins say that it changes. They compare with what runs now."""
+
+    def __init__(
+        self,
+        *,
+        running_commit_hash: _builtins.str = ...,
+        commit_hash: _builtins.str = ...,
+        files: _abc.Iterable[_builtins.str] | None = ...,
+        files_left_out: _builtins.int = ...,
+        diffs: _abc.Iterable[Global___PluginDiff] | None = ...,
+        error: _builtins.str = ...,
+        git_diff: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_hash", b"commit_hash", "diffs", b"diffs", "error", b"error", "files", b"files", "files_left_out", b"files_left_out", "git_diff", b"git_diff", "running_commit_hash", b"running_commit_hash"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeploymentDiff: _TypeAlias = DeploymentDiff  # noqa: Y015
+
+@_typing.final
 class PluginDiff(_message.Message):
     """What a plugin would change at one deploy target."""
 

@@ -326,6 +326,7 @@ class Question(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     OPEN_RESOURCE_FIELD_NUMBER: _builtins.int
     PREVIEW_ROLL_BACK_FIELD_NUMBER: _builtins.int
+    COMPARE_DEPLOYMENT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     @_builtins.property
     def time(self) -> _duration_pb2.Duration:
@@ -335,6 +336,8 @@ class Question(_message.Message):
     def open_resource(self) -> Global___OpenResource: ...
     @_builtins.property
     def preview_roll_back(self) -> Global___PreviewRollBack: ...
+    @_builtins.property
+    def compare_deployment(self) -> Global___CompareDeployment: ...
     def __init__(
         self,
         *,
@@ -342,12 +345,13 @@ class Question(_message.Message):
         time: _duration_pb2.Duration | None = ...,
         open_resource: Global___OpenResource | None = ...,
         preview_roll_back: Global___PreviewRollBack | None = ...,
+        compare_deployment: Global___CompareDeployment | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compare_deployment", b"compare_deployment", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "id", b"id", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "compare_deployment", b"compare_deployment", "id", b"id", "open_resource", b"open_resource", "preview_roll_back", b"preview_roll_back", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["open_resource", "preview_roll_back"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["open_resource", "preview_roll_back", "compare_deployment"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -422,6 +426,37 @@ class PreviewRollBack(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PreviewRollBack: _TypeAlias = PreviewRollBack  # noqa: Y015
+
+@_typing.final
+class CompareDeployment(_message.Message):
+    """What a deployment changes against what ran before it. Nothing of either commit is executed for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    RUNNING_COMMIT_HASH_FIELD_NUMBER: _builtins.int
+    RUNNING_CONFIG_FILENAME_FIELD_NUMBER: _builtins.int
+    running_commit_hash: _builtins.str
+    """What ran before it, and the name of its application file then. Empty: nothing did."""
+    running_config_filename: _builtins.str
+    @_builtins.property
+    def deployment(self) -> _deployment_pb2.Deployment:
+        """As the control plane has it; it may be completed."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _deployment_pb2.Deployment | None = ...,
+        running_commit_hash: _builtins.str = ...,
+        running_config_filename: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deployment", b"deployment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment", b"deployment", "running_commit_hash", b"running_commit_hash", "running_config_filename", b"running_config_filename"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareDeployment: _TypeAlias = CompareDeployment  # noqa: Y015
 
 @_typing.final
 class Command(_message.Message):
@@ -847,6 +882,7 @@ class AnswerQuestionRequest(_message.Message):
     NO_ANSWER_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
     ROLL_BACK_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
     question_id: _builtins.str
     @_builtins.property
     def no_answer(self) -> Global___NoAnswer: ...
@@ -854,6 +890,8 @@ class AnswerQuestionRequest(_message.Message):
     def resource(self) -> _details_pb2.ResourceDetails: ...
     @_builtins.property
     def roll_back(self) -> _control_pb2.RollBackPreview: ...
+    @_builtins.property
+    def deployment(self) -> _control_pb2.DeploymentDiff: ...
     def __init__(
         self,
         *,
@@ -861,12 +899,13 @@ class AnswerQuestionRequest(_message.Message):
         no_answer: Global___NoAnswer | None = ...,
         resource: _details_pb2.ResourceDetails | None = ...,
         roll_back: _control_pb2.RollBackPreview | None = ...,
+        deployment: _control_pb2.DeploymentDiff | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "no_answer", b"no_answer", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "deployment", b"deployment", "no_answer", b"no_answer", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "no_answer", b"no_answer", "question_id", b"question_id", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "deployment", b"deployment", "no_answer", b"no_answer", "question_id", b"question_id", "resource", b"resource", "roll_back", b"roll_back"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["no_answer", "resource", "roll_back"]  # noqa: Y015
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["no_answer", "resource", "roll_back", "deployment"]  # noqa: Y015
     _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
 
