@@ -13,14 +13,18 @@ from importlib import import_module
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in (
+        "analysis",
         "diff",
         "gojson",
+        "hosts",
         "patterns",
         "process",
         "regex",
         "retries",
         "script_records",
         "shell",
+        "skipping",
+        "templates",
         "text",
         "tools",
         "yaml",

@@ -20,14 +20,18 @@ from pipecd_wire.rpc import call
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in (
+        "analysis",
         "diff",
         "gojson",
+        "hosts",
         "patterns",
         "process",
         "regex",
         "retries",
         "script_records",
         "shell",
+        "skipping",
+        "templates",
         "text",
         "tools",
         "yaml",
@@ -36,6 +40,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
 PUBLIC = [
     "ApplicationConfig",
     "BadValueError",
+    "Base64Secret",
     "Clock",
     "CommandKind",
     "Commit",
