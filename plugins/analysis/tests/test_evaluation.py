@@ -31,8 +31,7 @@ def test_the_sentence_of_a_range_has_the_worst_value_and_the_numbers() -> None:
     found = judge_range(NOON, [0.2, 0.9, 0.6], ExpectedConfig(max=0.5))
 
     assert found.text == (
-        "0.9 is out of range: 3 values from 0.2 to 0.9, median 0.6;"
-        " expected at most 0.5; 2 outside"
+        "0.9 is out of range: 3 values from 0.2 to 0.9, median 0.6; expected at most 0.5; 2 outside"
     )
 
 

@@ -67,9 +67,7 @@ def test_exact_p_values_of_larger_samples_are_those_of_the_library(
 ) -> None:
     for seed in range(10):
         first, second = make_samples(seed, ties=False, most=50)
-        expected = stats.mannwhitneyu(
-            first, second, alternative=NAMES[alternative], method="exact"
-        )
+        expected = stats.mannwhitneyu(first, second, alternative=NAMES[alternative], method="exact")
         found = compare(first, second, alternative)
         assert found.is_exact
         assert found.p_value == pytest.approx(expected.pvalue, abs=1e-6)

@@ -21,6 +21,8 @@ from pipecd_plugin_analysis.provider.http import (
 from pipecd_sdk.kit.hosts import HostNotAllowedError, Hosts, IpAddress
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 LARGEST_ANSWER: Final = 4 * 1024 * 1024
@@ -32,8 +34,9 @@ _KEEP_METHOD: Final = frozenset({307, 308})
 class GuardedHttp:
     """The connections of one stage to addresses of applications."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, *, verify: "ssl.SSLContext | bool" = True) -> None:
         self._hosts = hosts
+        self._verify = verify
         self._client: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -86,6 +89,7 @@ class GuardedHttp:
             self._client = httpx2.AsyncClient(
                 timeout=None,
                 trust_env=False,
+                verify=self._verify,
                 limits=httpx2.Limits(max_keepalive_connections=0),
             )
         for number, address in enumerate(addresses or [None], 1):
