@@ -102,17 +102,6 @@ def admin(site: PipedSite) -> Admin:
     return Admin(site)
 
 
-def plugin_pid(site: PipedSite, name: str) -> int:
-    """The process of a plugin, from what piped has on record."""
-    folder = site.folder / "data" / "processes"
-    [pid] = [
-        int(file.name)
-        for file in folder.iterdir()
-        if json.loads(file.read_text())["plugin"] == name
-    ]
-    return int(pid)
-
-
 def part_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
     [part] = [each for each in answer["parts"] if each["name"] == name]
     return dict(part)
@@ -126,7 +115,7 @@ async def test_readiness_follows_a_plugin_that_is_killed_and_comes_back(
     site.start("--admin-port", str(admin.port))
     await admin.until(200, lambda it: it["notReady"] == [])
 
-    os.kill(plugin_pid(site, "dummy"), signal.SIGKILL)
+    os.kill(site.find_plugin_pid("dummy"), signal.SIGKILL)
     away = await admin.until(503, lambda it: part_of(it, "plugin dummy")["state"] == "failed")
     assert "was ended by SIGKILL" in part_of(away, "plugin dummy")["sentence"]
     assert part_of(away, "plugin wait")["ready"], "the others are unaffected"
@@ -192,13 +181,13 @@ async def test_a_stage_that_hangs_ends_by_its_timeout_and_its_plugin_is_restarte
     site.start()
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == [f"DUMMY_SYNC {commit}"], site)
-    pid = plugin_pid(site, "dummy")
+    pid = site.find_plugin_pid("dummy")
     ended = await client.completed(deployment_id)
 
     assert ended.status == pb.DEPLOYMENT_FAILURE
     assert "DUMMY_SYNC took longer than 1s" in ended.status_reason
     states = await client.plugins_are(dummy="READY", scriptrun="READY")
-    assert pid != plugin_pid(site, "dummy")
+    assert pid != site.find_plugin_pid("dummy")
     assert (states["dummy"].restarts, states["scriptrun"].restarts) == (1, 0)
     [failed] = [each for each in site.events() if each["event"] == "plugin.failed"]
     assert "did not end a stage within 30s after it was cancelled" in failed["sentence"]
@@ -314,7 +303,7 @@ async def test_a_person_restarts_a_plugin_and_its_stage_is_continued(
     await client.until(
         deployment_id, lambda it: bool(it.stages) and "startTime" in it.stages[0].metadata
     )
-    before = plugin_pid(site, "wait")
+    before = site.find_plugin_pid("wait")
 
     told = await asyncio.to_thread(
         pipectl, site, "piped", "restart-plugin", "--piped-id", site.piped_id, "--plugin", "wait"
@@ -325,5 +314,5 @@ async def test_a_person_restarts_a_plugin_and_its_stage_is_continued(
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
     states = await client.plugins_are(wait="READY", scriptrun="READY")
     assert (states["wait"].restarts, states["scriptrun"].restarts) == (1, 0)
-    assert plugin_pid(site, "wait") != before
+    assert site.find_plugin_pid("wait") != before
     assert not [each for each in site.events() if each["event"] == "plugin.failed"]

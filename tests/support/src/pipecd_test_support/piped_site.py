@@ -349,6 +349,15 @@ class PipedSite:
         """The process id of the piped, which has been started."""
         return self.require_process().pid
 
+    def find_plugin_pid(self, name: str) -> int:
+        """The process of a plugin, from what piped has on record."""
+        [pid] = [
+            int(file.name)
+            for file in (self.data / "processes").iterdir()
+            if json.loads(file.read_text())["plugin"] == name
+        ]
+        return pid
+
     def require_process(self) -> "subprocess.Popen[bytes]":
         """The process of the piped, which has been started."""
         assert self.process is not None, "piped was not started"

@@ -7,6 +7,7 @@ address, without headers, and with only a little of the answer.
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ ATTEMPTS: Final = 3
 PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that may be gone a moment later."""
 LONGEST_SHOWN: Final = 300
+
+for _name in ("httpx2", "httpcore2"):  # they log whole addresses, with what is secret in them
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
