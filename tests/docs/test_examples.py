@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example of the plugin files: its files are clean, and the commands of its README run."""
+"""The examples for any machine: their files are clean, and the commands of their READMEs run."""
 
 import os
 import re
@@ -16,38 +16,42 @@ from pipecd_test_support.folder_processes import end_all_in
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 FILES = ROOT / "examples" / "01-files"
+ANALYSIS = ROOT / "examples" / "04-analysis"
 LIMIT = 280
 
 
-def test_the_files_of_an_example_have_no_faults(tmp_path: Path) -> None:
+def count_faults(example: Path, tmp_path: Path, place: str) -> str:
+    """Check the files of an example; returns what lint says."""
     key = tmp_path / "piped.key"
     key.write_text("secret")
     piped = tmp_path / "piped.yaml"
-    text = (FILES / "piped.yaml").read_text()
-    piped.write_text(text.replace("/tmp/pipecd-files/piped.key", str(key)))  # noqa: S108 - the README's
-
+    text = (example / "piped.yaml").read_text()
+    piped.write_text(text.replace(f"{place}/piped.key", str(key)))
+    repository = tmp_path / "repository"
+    shutil.copytree(example / "repository", repository)
+    subprocess.run(["git", "init", "--quiet", repository], check=True, timeout=60)
     done = subprocess.run(
-        [BIN / "pipectl", "lint", piped, FILES / "repository", "--piped", piped],
+        [BIN / "pipectl", "lint", piped, repository, "--piped", piped],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 files, 0 errors, 0 warnings" in done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
-@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
-def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
-    place = {"/tmp/pipecd-files": str(tmp_path / "there"), ":8080": f":{pick_port()}"}  # noqa: S108
-    folder = tmp_path / "examples" / FILES.name
-    shutil.copytree(FILES, folder)
-    for name in ("README.md", "piped.yaml"):
-        text = (folder / name).read_text()
-        for old, new in place.items():
+def type_readme(example: Path, tmp_path: Path, place: str) -> str:
+    """Run the commands of an example's README in a folder and at ports of the test."""
+    places = {place: str(tmp_path / "there")}
+    ports = {old: str(pick_port()) for old in ("8080", "8090")}
+    folder = tmp_path / "examples" / example.name
+    shutil.copytree(example, folder)
+    for file in [each for each in folder.rglob("*") if each.is_file()]:
+        text = file.read_text()
+        for old, new in {**places, **ports}.items():
             text = text.replace(old, new)
-        (folder / name).write_text(text)
+        file.write_text(text)
     blocks = re.findall(r"```sh\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
 
     process = subprocess.Popen(
@@ -63,11 +67,40 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
         output, _ = process.communicate(timeout=LIMIT)
     finally:
         end_all_in(tmp_path)
-
     assert process.returncode == 0, output
+    assert not (tmp_path / "there").exists()
+    return output
+
+
+def test_the_files_of_the_files_example_have_no_faults(tmp_path: Path) -> None:
+    said = count_faults(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
+
+    assert "2 files, 0 errors, 0 warnings" in said
+
+
+def test_the_files_of_the_analysis_example_have_no_faults(tmp_path: Path) -> None:
+    said = count_faults(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
+
+    assert "3 files, 0 errors, 0 warnings" in said
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
+def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
+    output = type_readme(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
+
     assert output.count("<h1>one</h1>\n\n") >= 2, "the first page, in all directories"
     assert "1 of 3 deploy targets: canary" in output
     assert "in sync: what runs is what was deployed" in output
     assert "-<h1>by hand</h1>" in output, "the drift"
     assert "+<h1>three</h1>" in output, "the preview"
-    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped, two deployments
+def test_the_commands_of_the_analysis_example_work_from_the_top_of_a_checkout(
+    tmp_path: Path,
+) -> None:
+    output = type_readme(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
+
+    assert "1 value: 0.02; expected at most 0.1" in output
+    assert "metrics-0 (errors) failed once, 0 allowed; the last: 0.4 is out of range" in output
+    assert output.index("one\n") < output.rindex("the version before\n"), "it went back"

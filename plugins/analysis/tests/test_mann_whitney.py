@@ -40,7 +40,10 @@ def enumerate_p_value(first: list[float], second: list[float], alternative: Alte
 def make_samples(seed: int, *, ties: bool, most: int) -> tuple[list[float], list[float]]:
     chance = random.Random(seed)  # noqa: S311 - the same in every run
     sizes = chance.randint(1, most), chance.randint(1, most)
-    draw = (lambda: float(chance.randint(0, 4))) if ties else chance.random
+
+    def draw() -> float:
+        return float(chance.randint(0, 4)) if ties else chance.random()
+
     return [draw() for _ in range(sizes[0])], [draw() for _ in range(sizes[1])]
 
 

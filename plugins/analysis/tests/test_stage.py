@@ -211,7 +211,7 @@ async def test_checks_ask_for_200_by_default_and_can_look_at_the_body(web: WebSe
     web.give("/healthy", lambda _: Answer(body=b" ok\n"))
     web.give("/broken", lambda _: Answer(status=500))
     web.give("/echo", lambda question: Answer(status=201, body=question.body))
-    good = [
+    good: list[dict[str, Any]] = [
         {"url": f"{web.url}/healthy", "interval": "1m"},
         {"url": f"{web.url}/healthy", "interval": "1m", "expectedResponse": "ok"},
         {
