@@ -46,6 +46,7 @@ TYPED_TESTS := \
 	packages/sdk/tests \
 	packages/wire/tests \
 	plugins/cloudrun/tests \
+	plugins/analysis/tests \
 	plugins/dummy/tests \
 	plugins/files/tests \
 	plugins/kubernetes/tests \
@@ -76,7 +77,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart browser console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
+.PHONY: help setup quickstart browser prometheus console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -106,10 +107,13 @@ browser: ## install Debian's Chromium for the tests of the console, where it is 
 		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium >/dev/null; } || \
 		echo "There is no Chromium, and it cannot be installed here: the tests of the console are skipped."
 
+prometheus: ## unpack Debian's Prometheus into the user's cache, for the test of its provider, where it can be had
+	@$(BIN)/python -m pipecd_test_support.prometheus
+
 console: $(RUNS) ## build the web page into the package of the control plane
 	@$(BIN)/python tools/build_console.py $(ARGS)
 
-test: setup browser ## the whole suite but the slow platforms
+test: setup browser prometheus ## the whole suite but the slow platforms
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+<<<<<<< HEAD
 """The examples of the plugins files and terraform: clean files, and a README whose commands run."""
+=======
+"""The examples for any machine: their files are clean, and the commands of their READMEs run."""
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
 
 import os
 import re
@@ -17,30 +21,48 @@ from pipecd_test_support.terraform_lab import use_terraform
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 FILES = ROOT / "examples" / "01-files"
+<<<<<<< HEAD
 TERRAFORM = ROOT / "examples" / "04-terraform"
 LIMIT = 280
 
 
 @pytest.mark.parametrize("example", [FILES, TERRAFORM], ids=lambda folder: folder.name)
 def test_the_files_of_an_example_have_no_faults(example: Path, tmp_path: Path) -> None:
+=======
+ANALYSIS = ROOT / "examples" / "04-analysis"
+LIMIT = 280
+
+
+def count_faults(example: Path, tmp_path: Path, place: str) -> str:
+    """Check the files of an example; returns what lint says."""
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
     key = tmp_path / "piped.key"
     key.write_text("secret")
     piped = tmp_path / "piped.yaml"
     text = (example / "piped.yaml").read_text()
+<<<<<<< HEAD
     piped.write_text(text.replace(f"{place_of(example)}/piped.key", str(key)))
 
     done = subprocess.run(
         [BIN / "pipectl", "lint", piped, example / "repository", "--piped", piped],
+=======
+    piped.write_text(text.replace(f"{place}/piped.key", str(key)))
+    repository = tmp_path / "repository"
+    shutil.copytree(example / "repository", repository)
+    subprocess.run(["git", "init", "--quiet", repository], check=True, timeout=60)
+    done = subprocess.run(
+        [BIN / "pipectl", "lint", piped, repository, "--piped", piped],
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 files, 0 errors, 0 warnings" in done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
+<<<<<<< HEAD
 def place_of(example: Path) -> str:
     """The folder that the README of an example uses."""
     return f"/tmp/pipecd-{example.name.partition('-')[2]}"  # noqa: S108 - the README's
@@ -54,8 +76,19 @@ def run_readme(example: Path, tmp_path: Path, environment: dict[str, str]) -> st
     for name in ("README.md", "piped.yaml"):
         text = (folder / name).read_text()
         for old, new in place.items():
+=======
+def type_readme(example: Path, tmp_path: Path, place: str) -> str:
+    """Run the commands of an example's README in a folder and at ports of the test."""
+    places = {place: str(tmp_path / "there")}
+    ports = {old: str(pick_port()) for old in ("8080", "8090")}
+    folder = tmp_path / "examples" / example.name
+    shutil.copytree(example, folder)
+    for file in [each for each in folder.rglob("*") if each.is_file()]:
+        text = file.read_text()
+        for old, new in {**places, **ports}.items():
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
             text = text.replace(old, new)
-        (folder / name).write_text(text)
+        file.write_text(text)
     blocks = re.findall(r"```sh\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
 
     process = subprocess.Popen(
@@ -71,15 +104,32 @@ def run_readme(example: Path, tmp_path: Path, environment: dict[str, str]) -> st
         output, _ = process.communicate(timeout=LIMIT)
     finally:
         end_all_in(tmp_path)
-
     assert process.returncode == 0, output
     assert not (tmp_path / "there").exists()
     return output
 
 
+<<<<<<< HEAD
 @pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
 def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
     output = run_readme(FILES, tmp_path, dict(os.environ))
+=======
+def test_the_files_of_the_files_example_have_no_faults(tmp_path: Path) -> None:
+    said = count_faults(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
+
+    assert "2 files, 0 errors, 0 warnings" in said
+
+
+def test_the_files_of_the_analysis_example_have_no_faults(tmp_path: Path) -> None:
+    said = count_faults(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
+
+    assert "3 files, 0 errors, 0 warnings" in said
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
+def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
+    output = type_readme(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
 
     assert output.count("<h1>one</h1>\n\n") >= 2, "the first page, in all directories"
     assert "1 of 3 deploy targets: canary" in output
@@ -89,6 +139,7 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
 
 
 @pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped, two deployments
+<<<<<<< HEAD
 def test_the_commands_of_the_terraform_example_work_from_the_top_of_a_checkout(
     tmp_path: Path,
 ) -> None:
@@ -103,3 +154,13 @@ def test_the_commands_of_the_terraform_example_work_from_the_top_of_a_checkout(
     assert "in sync: what runs is what was deployed" in output
     assert "terraform_data.network" in output, "the live state"
     assert '~ input.cidr = "10.0.0.0/16" -> "10.0.0.0/8"' in output, "the preview"
+=======
+def test_the_commands_of_the_analysis_example_work_from_the_top_of_a_checkout(
+    tmp_path: Path,
+) -> None:
+    output = type_readme(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
+
+    assert "1 value: 0.02; expected at most 0.1" in output
+    assert "metrics-0 (errors) failed once, 0 allowed; the last: 0.4 is out of range" in output
+    assert output.index("one\n") < output.rindex("the version before\n"), "it went back"
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b

@@ -13,15 +13,22 @@ from importlib import import_module
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in (
+        "analysis",
         "diff",
         "gojson",
+<<<<<<< HEAD
         "images",
+=======
+        "hosts",
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
         "patterns",
         "process",
         "regex",
         "retries",
         "script_records",
         "shell",
+        "skipping",
+        "templates",
         "text",
         "tools",
         "yaml",

@@ -20,15 +20,22 @@ from pipecd_wire.rpc import call
 MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     f"pipecd_sdk.kit.{name}"
     for name in (
+        "analysis",
         "diff",
         "gojson",
+<<<<<<< HEAD
         "images",
+=======
+        "hosts",
+>>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
         "patterns",
         "process",
         "regex",
         "retries",
         "script_records",
         "shell",
+        "skipping",
+        "templates",
         "text",
         "tools",
         "yaml",
@@ -37,6 +44,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
 PUBLIC = [
     "ApplicationConfig",
     "BadValueError",
+    "Base64Secret",
     "Clock",
     "CommandKind",
     "Commit",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_kubernetes.config import ChartRegistry, ChartRepository, KubernetesPluginConfig
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts, parse_address
+from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import parse_address
 
 LOOKED_UP = {"public.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}
 

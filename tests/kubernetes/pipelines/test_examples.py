@@ -2,9 +2,10 @@
 """The Kubernetes examples: their files have no faults, and each runs as its README says."""
 
 import asyncio
+import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from pipecd_test_support.kubernetes.real_cluster import Namespace, RealCluster
 from pipecd_test_support.kubernetes_site import KubernetesSite, read_objects
 from pipecd_test_support.piped_site import PipedSite
+from pipecd_test_support.web_server import Answer, Question, WebServer
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
@@ -52,9 +54,29 @@ def write_kubeconfig(cluster: RealCluster, path: Path, namespace: str) -> Path:
     return path
 
 
+def answer_query(question: Question) -> Answer:
+    """The errors of a variant, as a Prometheus has them: both are equally good."""
+    [query] = question.query["query"]
+    values = [[number, "0.01"] for number in range(6)]
+    result = [{"metric": {}, "values": values}] if "baseline-" in query else []
+    document = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return Answer(body=json.dumps(document).encode())
+
+
+@pytest.fixture
+def metrics() -> Iterator[WebServer]:
+    with WebServer() as server:
+        server.give("/api/v1/query_range", answer_query)
+        yield server
+
+
 @pytest.fixture
 async def example(
-    own_piped: PipedSite, namespace: Namespace, second_cluster: RealCluster, tmp_path: Path
+    own_piped: PipedSite,
+    namespace: Namespace,
+    second_cluster: RealCluster,
+    tmp_path: Path,
+    metrics: WebServer,
 ) -> AsyncIterator[PipedSite]:
     """A piped with the file of the examples, and with two clusters."""
     twin = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
@@ -65,6 +87,8 @@ async def example(
     }
     plugins = yaml.safe_load((EXAMPLE / "piped.yaml").read_text())["spec"]["plugins"]
     for plugin in plugins:
+        for provider in plugin.get("config", {}).get("analysisProviders", ()):
+            provider["config"]["address"] = metrics.url
         for target in plugin.get("deployTargets", ()):
             name = Path(target["config"]["kubeConfigPath"]).name
             target["config"]["kubeConfigPath"] = str(paths[name])
@@ -152,7 +176,9 @@ async def test_the_blue_green_example(example: PipedSite, namespace: Namespace) 
     assert "Deployment/blue-green-canary" not in after
 
 
-async def test_the_baseline_example(example: PipedSite, namespace: Namespace) -> None:
+async def test_the_baseline_example(
+    example: PipedSite, namespace: Namespace, metrics: WebServer
+) -> None:
     async with example.client() as client:
         run = Run(KubernetesSite(example, client, "baseline", targets=["here"]), namespace)
         await run.app.succeed(run.commit("v1"))
@@ -161,6 +187,8 @@ async def test_the_baseline_example(example: PipedSite, namespace: Namespace) ->
         await run.approve(waiting)
         after = await run.read()
 
+    asked = {each.query["query"][0].partition("-.*")[0] for each in metrics.questions}
+    assert {each.rpartition("baseline-")[2] for each in asked} == {"canary", "baseline"}
     route = during["VirtualService/baseline"]["spec"]["http"][0]["route"]
     assert [(each["destination"]["subset"], each["weight"]) for each in route] == [
         ("primary", 80),

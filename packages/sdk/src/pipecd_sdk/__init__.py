@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from msgspec.structs import replace as replace
 
     from pipecd_model.config import BadValueError as BadValueError
+    from pipecd_model.config import Base64Secret as Base64Secret
     from pipecd_model.config import Duration as Duration
     from pipecd_model.config import Percentage as Percentage
     from pipecd_model.config import Replicas as Replicas
@@ -92,7 +93,9 @@ else:
         {
             "msgspec": "field",
             "msgspec.structs": "replace",
-            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret",
+            "pipecd_model.config": (
+                "BadValueError Base64Secret Duration Percentage Replicas Report Secret"
+            ),
             ".application": "ApplicationConfig",
             ".clock": "Clock",
             ".config": "Fault PluginConfig StageConfig TargetConfig",

@@ -87,6 +87,12 @@ def _decode(
             requested.append(_decode_stage(plugin, request))
         except OptionFaultsError as error:
             faults += error.faults
+            continue
+        place = format_path(("stages", request.index, "with"))
+        faults += [
+            Fault(path=f"{place}.{each.path}", message=each.message, hint=each.hint)
+            for each in plugin.find_faults(requested[-1])
+        ]
     return requested, faults
 
 

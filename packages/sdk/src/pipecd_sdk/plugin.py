@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from pipecd_sdk.application import ApplicationConfig
-from pipecd_sdk.config import PluginConfig, TargetConfig
+from pipecd_sdk.config import Fault, PluginConfig, TargetConfig
 from pipecd_sdk.context import PlanContext
 from pipecd_sdk.stages import StageDefinition, StageDefinitionError, stages_of
 
@@ -160,6 +160,14 @@ class StagePlugin:
         Override it for operators, metadata and rollback stages.
         """
         return [stage.to_planned() for stage in requested]
+
+    def find_faults(self, requested: RequestedStage) -> Iterable[Fault]:
+        """Returns what is wrong in the options of a stage for this plugin's own configuration.
+
+        Asked when a deployment is planned, beside the rules of the options themselves. Paths begin
+        at the options, e.g. `metrics[0].provider`.
+        """
+        return ()
 
 
 class DeploymentPlugin(StagePlugin):

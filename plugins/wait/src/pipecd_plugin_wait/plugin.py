@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """WAIT: hold the pipeline for a fixed time, or until somebody skips it."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from pipecd_sdk import (
-    CommandKind,
     Duration,
     Operation,
     Outcome,
-    PipedError,
     PlannedStage,
     RequestedStage,
     Skip,
@@ -21,6 +18,7 @@ from pipecd_sdk import (
     stage,
 )
 from pipecd_sdk.constraints import InRange
+from pipecd_sdk.kit.skipping import run_unless_skipped
 
 
 class WaitConfig(StageConfig):
@@ -49,32 +47,10 @@ class Wait(StagePlugin):
         started = await ctx.metadata.get_or_set_time("startTime", ctx.clock.now)
         deadline = started + config.duration
         ctx.log.info("Waiting %s, until %s", config.duration, f"{deadline:%Y-%m-%d %H:%M:%S %Z}")
-        async with asyncio.TaskGroup() as tasks:
-            sleeping = tasks.create_task(ctx.clock.sleep_until(deadline))
-            skipping = tasks.create_task(_wait_skipped(ctx))
-            await asyncio.wait({sleeping, skipping}, return_when=asyncio.FIRST_COMPLETED)
-            is_over = sleeping.done()
-            sleeping.cancel()
-            skipping.cancel()
-        if is_over:
-            return None
-        ctx.log.info("Skipped by %s", skipping.result())
-        return Skip
-
-
-async def _wait_skipped(ctx: StageContext) -> str:
-    """Waits until somebody skips the stage; returns their name.
-
-    An agent that cannot tell of commands is no reason to fail: the time passes all the same.
-    """
-    try:
-        async for command in ctx.commands:
-            if command.kind is CommandKind.SKIP:
-                return command.commander or "somebody"
-    except PipedError as error:
-        ctx.log.info("Nobody can skip this stage: %s", error)
-    await asyncio.Event().wait()
-    raise AssertionError
+        if who := await run_unless_skipped(ctx, ctx.clock.sleep_until(deadline)):
+            ctx.log.info("Skipped by %s", who)
+            return Skip
+        return None
 
 
 def main() -> None:

@@ -120,7 +120,11 @@ class AnyGiven(Constraint, frozen=True, kw_only=True):
         if any(report.broken(key) for key in ((self.section,) if self.section else self.among)):
             return None
         inner = values if not self.section else _settings(values.get(self.section))
-        return None if any(is_given(inner.get(key)) for key in self.among) else {"at": self.key}
+        found = [inner.get(key) for key in self.among]
+        # In a section of its own a zero is a number that somebody wrote: a limit may be zero.
+        if any(is_given(each) or (self.section and _is_number(each)) for each in found):
+            return None
+        return {"at": self.key}
 
 
 class AtMostCount(Constraint, frozen=True, kw_only=True):
@@ -192,6 +196,10 @@ def is_given(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(is_given(each) for each in value)
     return bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> float:

@@ -160,7 +160,11 @@ class _Decoder:
             report.broken_keys.add(each.key)
         if value is _BROKEN:
             return each.empty if each.required else each.default()
-        return each.default() if not each.required and _is_zero(value) else value
+        if each.required or not _is_zero(value):
+            return value
+        default = each.default()
+        # Where nothing means nothing, zero is a number like any other: a limit may be zero.
+        return value if default is None and isinstance(value, int | float) else default
 
     def value(self, kind: Any, raw: Any, path: Path) -> Any:
         """Decodes a plain value as a type; returns `_BROKEN` when it was refused."""

@@ -8,7 +8,7 @@ Every document has the same envelope (`apiVersion`, `kind`, `metadata`, `spec`);
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -104,6 +104,19 @@ def load_analysis_template(
 ) -> Loaded[AnalysisTemplateConfig]:
     """Loads the document `AnalysisTemplate`. Raises `ConfigFaultsError` with everything wrong."""
     return _load(AnalysisTemplateConfig, "AnalysisTemplate", text, file, strict=strict)
+
+
+def load_first_analysis_template(
+    files: Iterable[tuple[str, str | bytes]],
+) -> Loaded[AnalysisTemplateConfig] | None:
+    """Loads the first document `AnalysisTemplate` among files, each with its name; None without.
+
+    Raises `ConfigFaultsError` for it, and for a file before it that cannot be read at all.
+    """
+    for name, text in files:
+        if Document(text, name).kind == "AnalysisTemplate":
+            return load_analysis_template(text, file=name)
+    return None
 
 
 def _load(cls: type[M], kind: str, text: str | bytes, file: str, *, strict: bool) -> Loaded[M]:

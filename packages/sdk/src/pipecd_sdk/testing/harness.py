@@ -73,6 +73,7 @@ class StageHarness(Generic[P]):
         options: Mapping[str, Any] | None = None,
         running_options: Mapping[str, Any] | None = None,
         secrets: Mapping[str, str] | None = None,
+        shared_config_directory: Path | None = None,
         targets: Sequence[DeployTarget] = (),
     ) -> None:
         self.plugin = plugin
@@ -96,6 +97,8 @@ class StageHarness(Generic[P]):
         """The files to deploy; an application file `app.pipecd.yaml` among them is read too."""
         self.running_directory = running_directory
         """The files that run now; None on a first deployment."""
+        self.shared_config_directory = shared_config_directory
+        """What a repository holds for all its applications, its folder `.pipe`."""
         self.options = options or {}
         """The plugin's part of the application file."""
         self.running_options = running_options
@@ -297,6 +300,7 @@ class StageHarness(Generic[P]):
             application_directory=str(directory) if directory else "",
             config_filename=APPLICATION_FILE,
             config=_read_config(directory),
+            shared_config_directory=str(self.shared_config_directory or ""),
             read_options=cache(lambda: read_value(kind, dict(options), path=())[0]),
         )
 
