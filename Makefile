@@ -11,6 +11,7 @@ WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
 	bench \
+	packages/aws/tests \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/auth \
