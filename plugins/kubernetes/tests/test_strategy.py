@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_kubernetes.config import WorkloadReference
-from pipecd_plugin_kubernetes.images import find_versions, parse_image
+from pipecd_plugin_kubernetes.images import find_versions
 from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
 from pipecd_plugin_kubernetes.metadata import add_builtin
 from pipecd_plugin_kubernetes.strategy import decide_strategy
 
 from pipecd_sdk import SyncStrategy
+from pipecd_sdk.kit.images import parse_image
 
 QUICK, PIPELINE = SyncStrategy.QUICK_SYNC, SyncStrategy.PIPELINE
 

@@ -132,13 +132,16 @@ class AwsAccount:
 
     async def read_input_shape(self, service: str, operation: str) -> Any:
         """Returns what botocore knows of the parameters of an operation. Raises AwsError."""
+        return (await self._read_model(service, operation)).input_shape
+
+    async def read_output_shape(self, service: str, operation: str) -> Any:
+        """Returns what botocore knows of the answer of an operation. Raises AwsError."""
+        return (await self._read_model(service, operation)).output_shape
+
+    async def _read_model(self, service: str, operation: str) -> Any:
         try:
             return await self._run(
-                lambda: (
-                    self.clients.get(service)
-                    .meta.service_model.operation_model(operation)
-                    .input_shape
-                )
+                lambda: self.clients.get(service).meta.service_model.operation_model(operation)
             )
         except Exception as error:
             raise explain_failure(service, operation, error) from error

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipecd_model.config import Replicas as Replicas
     from pipecd_model.config import Report as Report
     from pipecd_model.config import Secret as Secret
+    from pipecd_model.config import Share as Share
     from pipecd_sdk.application import ApplicationConfig as ApplicationConfig
     from pipecd_sdk.clock import Clock as Clock
     from pipecd_sdk.config import Fault as Fault
@@ -92,7 +93,7 @@ else:
         {
             "msgspec": "field",
             "msgspec.structs": "replace",
-            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret",
+            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret Share",
             ".application": "ApplicationConfig",
             ".clock": "Clock",
             ".config": "Fault PluginConfig StageConfig TargetConfig",

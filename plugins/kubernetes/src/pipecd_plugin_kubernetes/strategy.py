@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipecd_plugin_kubernetes.config import WorkloadReference
-from pipecd_plugin_kubernetes.images import list_images, parse_image
+from pipecd_plugin_kubernetes.images import list_images
 from pipecd_plugin_kubernetes.manifest import Manifest, ResourceKey, find_map
 from pipecd_plugin_kubernetes.metadata import strip_builtin
 from pipecd_plugin_kubernetes.workloads import find_workloads
 from pipecd_sdk import Strategy, SyncStrategy
 from pipecd_sdk.kit import diff, text
+from pipecd_sdk.kit.images import parse_image
 
 _MOST_NAMED = 3
 _LONGEST_NAME = 200
