@@ -46,6 +46,7 @@ TYPED_TESTS := \
 	packages/sdk/tests \
 	packages/wire/tests \
 	plugins/dummy/tests \
+	plugins/ecs/tests \
 	plugins/files/tests \
 	plugins/kubernetes/tests \
 	plugins/scriptrun/tests \

@@ -24,7 +24,7 @@ async def wait_for(run: TargetRun, what: str, look: Look) -> None:
     Raises StageFailedError after the time that the application gives, with what AWS says of it.
     """
     ctx = run.ctx
-    key = f"waiting-{ctx.stage.retried_count}-{run.target.name}-{what}"
+    key = f"waiting-{ctx.stage.name}-{ctx.stage.retried_count}-{run.target.name}-{what}"
     began = await ctx.metadata.get_or_set_time(key, ctx.clock.now)
     length = run.definitions.options.input.stable_timeout
     last = ""

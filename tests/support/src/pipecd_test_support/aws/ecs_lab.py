@@ -153,7 +153,7 @@ class EcsLab:
         made = example_deployment()
         made = replace(
             made,
-            id=deployment,
+            id=f"{deployment}-{self.number}",
             commit=replace(made.commit, hash=target.name),
             running_commit=running.name if running else "",
         )
