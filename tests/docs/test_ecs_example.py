@@ -11,6 +11,18 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 EXAMPLE = ROOT / "examples" / "04-ecs"
 POLICY = ROOT / "deploy" / "aws" / "ecs-policy.json"
+VERBS = (
+    "Create",
+    "Delete",
+    "Describe",
+    "List",
+    "Modify",
+    "Register",
+    "Run",
+    "Tag",
+    "Untag",
+    "Update",
+)
 PROVIDER = ROOT / "plugins" / "ecs" / "src" / "pipecd_plugin_ecs" / "provider"
 
 
@@ -37,12 +49,10 @@ def test_the_policy_allows_just_what_the_plugin_calls() -> None:
     called = {"iam:PassRole"}
     for file, service in (("ecs.py", "ecs"), ("elb.py", "elasticloadbalancing")):
         names = re.findall(r'"((?:[A-Z][a-z]+)+[A-Za-z]*)"', (PROVIDER / file).read_text())
-        verbs = ("Create", "Delete", "Describe", "List", "Modify", "Register", "Run", "Tag")
-        verbs += ("Untag", "Update")
         called |= {
             f"{service}:{name}"
             for name in names
-            if name.startswith(verbs) and name not in {"ListenerArn", "Listeners"}
+            if name.startswith(VERBS) and name not in {"ListenerArn", "Listeners"}
         }
 
     allowed: set[str] = set()

@@ -15,6 +15,8 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     for name in (
         "diff",
         "gojson",
+        "images",
+        "opened_files",
         "patterns",
         "process",
         "regex",

@@ -15,7 +15,7 @@ from pipecd_wire.model import deployment_pb2 as pb
 
 pytestmark = [pytest.mark.xdist_group("aws"), pytest.mark.timeout(300)]
 
-STAGES = [
+STAGES: list[dict[str, Any]] = [
     {"name": "ECS_CANARY_ROLLOUT", "with": {"scale": "50%"}},
     {"name": "ECS_TRAFFIC_ROUTING", "with": {"canary": 20}},
     {"name": "ECS_PRIMARY_ROLLOUT"},
