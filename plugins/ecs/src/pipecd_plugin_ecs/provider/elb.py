@@ -28,8 +28,8 @@ class Rule:
 
     @property
     def key(self) -> str:
-        """Returns what names it across deployments of its weights."""
-        return self.arn
+        """Returns what names it: a listener has one default rule."""
+        return self.listener_arn if self.is_default else self.arn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,8 @@ class TrafficRules:
             "elbv2", "DescribeTargetGroups", {"TargetGroupArns": [self.primary]}
         )
         groups = answer.get("TargetGroups") or ()
-        balancers = [arn for each in groups for arn in each.get("LoadBalancerArns") or ()]
+        found = [arn for each in groups for arn in each.get("LoadBalancerArns") or ()]
+        balancers = list(dict.fromkeys(found))
         if not balancers:
             raise StageFailedError(
                 f"no load balancer leads to the primary's target group {self.primary}",

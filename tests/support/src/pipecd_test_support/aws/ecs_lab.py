@@ -33,6 +33,7 @@ class EcsLab:
         self.number = next(_numbers)
         self.cluster = f"cluster-{self.number}"
         aws.ecs.create_cluster(clusterName=self.cluster)
+        aws.forget()
         self._balanced: dict[str, str] = {}
 
     @property

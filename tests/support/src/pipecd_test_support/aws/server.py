@@ -56,7 +56,8 @@ class LabApp:
             if action:
                 self._calls.append({"action": action, "parameters": parameters})
             fault = self._take_fault(action)
-        if fault is not None and (refusal := refuse(fault)) is not None:
+        is_json = "HTTP_X_AMZ_TARGET" in environ
+        if fault is not None and (refusal := refuse(fault, is_json=is_json)) is not None:
             return refusal(environ, start_response)
         status, headers, answer = self._forward(environ, body, action, parameters)
         if fault is not None and fault["kind"] == "lost":
@@ -74,6 +75,8 @@ class LabApp:
                 order = json.loads(body)
                 self._faults += order.get("faults", [])
                 self._drains = order.get("drain", self._drains)
+                if not self._drains:
+                    self._drained.clear()
                 if order.get("forget"):
                     self._calls.clear()
                     self._faults.clear()
@@ -107,6 +110,13 @@ class LabApp:
         if status == 200 and action in {"DescribeServices", "DescribeTaskSets"}:
             told = json.loads(answer)
             self._run_tasks(environ, told)
+            if action == "DescribeTaskSets":
+                told["taskSets"] += [
+                    each
+                    for each in self._drained.values()
+                    if each["serviceArn"].endswith(f"/{parameters['service'].rpartition('/')[2]}")
+                    and each["clusterArn"].endswith(f"/{parameters.get('cluster', '')}")
+                ]
             answer = json.dumps(told).encode()
         return status, headers, answer
 
@@ -140,8 +150,6 @@ class LabApp:
                 {"cluster": service["clusterArn"], "services": [service["serviceArn"]]},
             )["services"]
             self._fill_task_set(environ, task_set, found[0] if found else {})
-        if "taskSets" in told and "services" not in told:
-            told["taskSets"] += self._drained.values()
 
     def _fill_service(self, environ: Environ, service: dict[str, Any]) -> None:
         sets = service.get("taskSets") or []
@@ -198,27 +206,29 @@ def read_action(environ: Environ, body: bytes) -> tuple[str, dict[str, Any]]:
     return form.get("Action", ""), form
 
 
-def refuse(fault: Mapping[str, Any]) -> Response | None:
+def refuse(fault: Mapping[str, Any], *, is_json: bool) -> Response | None:
     """Returns the answer of a fault that keeps the call from moto, None for another fault."""
-    action = fault["action"]
     match fault["kind"]:
         case "throttle":
-            return _error(400, "ThrottlingException", "Rate exceeded")
+            status, code, text = 400, "ThrottlingException", "Rate exceeded"
         case "deny":
             who = "arn:aws:iam::123456789012:user/piped"
-            text = f"User: {who} is not authorized to perform: ecs:{action} on resource: *"
-            return _error(400, "AccessDeniedException", text)
+            right = f"{'ecs' if is_json else 'elasticloadbalancing'}:{fault['action']}"
+            status, code = 400, "AccessDeniedException"
+            text = f"User: {who} is not authorized to perform: {right} on resource: *"
         case "fail":
-            return _error(503, "ServerException", "Service is unavailable")
+            status, code, text = 503, "ServerException", "Service is unavailable"
         case "refuse":
-            return _error(400, fault["code"], fault.get("message", "refused by the lab"))
+            status, code = 400, fault["code"]
+            text = fault.get("message", "refused by the lab")
         case _:
             return None
-
-
-def _error(status: int, code: str, message: str) -> Response:
-    body = json.dumps({"__type": code, "message": message})
-    return Response(body, status, content_type="application/x-amz-json-1.1")
+    if is_json:
+        body = json.dumps({"__type": code, "message": text})
+        return Response(body, status, content_type="application/x-amz-json-1.1")
+    said = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>"
+    body = f"<ErrorResponse>{said}<RequestId>lab</RequestId></ErrorResponse>"
+    return Response(body, status, content_type="text/xml")
 
 
 def main() -> None:
