@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipecd_plugin_ecs.config import EcsOptions, TrafficConfig, read_shares
+from pipecd_plugin_ecs.config import EcsOptions, EcsTrafficConfig, read_shares
 from pipecd_plugin_ecs.definition import list_containers
 from pipecd_plugin_ecs.plugin import Ecs
 
@@ -73,7 +73,7 @@ def test_a_quick_sync_is_a_sync_and_its_rollback() -> None:
 def test_the_options_of_routing_mean_what_upstreams_mean(
     given: dict[str, int], shares: tuple[int, int]
 ) -> None:
-    config = TrafficConfig(**{key: Percentage(value) for key, value in given.items()})
+    config = EcsTrafficConfig(**{key: Percentage(value) for key, value in given.items()})
 
     assert read_shares(config) == shares
 

@@ -108,18 +108,18 @@ class EcsOptions(ApplicationConfig):
     """Paths of fields that may differ from git, e.g. `service.desiredCount`."""
 
 
-class SyncConfig(StageConfig):
+class EcsSyncConfig(StageConfig):
     """The options of ECS_SYNC."""
 
     recreate: bool = False
     """Stop all tasks before the new ones start: an outage, for what must not run twice."""
 
 
-class PrimaryRolloutConfig(StageConfig):
+class EcsPrimaryConfig(StageConfig):
     """The options of ECS_PRIMARY_ROLLOUT: there are none."""
 
 
-class CanaryRolloutConfig(StageConfig):
+class EcsCanaryConfig(StageConfig):
     """The options of ECS_CANARY_ROLLOUT."""
 
     constraints: ClassVar = (
@@ -132,11 +132,11 @@ class CanaryRolloutConfig(StageConfig):
     """The canary's tasks, as a share of the service's, rounded up."""
 
 
-class CanaryCleanConfig(StageConfig):
+class EcsCleanConfig(StageConfig):
     """The options of ECS_CANARY_CLEAN: there are none."""
 
 
-class TrafficConfig(StageConfig):
+class EcsTrafficConfig(StageConfig):
     """The options of ECS_TRAFFIC_ROUTING: how the traffic is split between the two."""
 
     constraints: ClassVar = tuple(
@@ -156,11 +156,11 @@ class TrafficConfig(StageConfig):
     """The canary's share; the primary gets the rest."""
 
 
-def read_shares(config: TrafficConfig) -> tuple[int, int]:
+def read_shares(config: EcsTrafficConfig) -> tuple[int, int]:
     """Returns the shares of primary and canary; without any, the primary gets all.
 
     Example:
-        >>> read_shares(TrafficConfig(canary=Percentage(10)))
+        >>> read_shares(EcsTrafficConfig(canary=Percentage(10)))
         (90, 10)
     """
     if config.primary:

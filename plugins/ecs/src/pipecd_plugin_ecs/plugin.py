@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Final
 from pipecd_aws import AwsAccounts, AwsRetry, AwsTarget
 from pipecd_plugin_ecs import details, drift, livestate, planpreview
 from pipecd_plugin_ecs.config import (
-    CanaryCleanConfig,
-    CanaryRolloutConfig,
+    EcsCanaryConfig,
+    EcsCleanConfig,
     EcsOptions,
-    PrimaryRolloutConfig,
-    SyncConfig,
-    TrafficConfig,
+    EcsPrimaryConfig,
+    EcsSyncConfig,
+    EcsTrafficConfig,
     read_shares,
 )
 from pipecd_plugin_ecs.definition import Definitions, list_images, read_definitions
@@ -22,7 +22,7 @@ from pipecd_plugin_ecs.livestate import Seen
 from pipecd_plugin_ecs.provider.ecs import EcsClient
 from pipecd_plugin_ecs.stages.rollback import roll_back
 from pipecd_plugin_ecs.stages.rollout import clean_canary, roll_out_canary, roll_out_primary
-from pipecd_plugin_ecs.stages.run import TargetRun
+from pipecd_plugin_ecs.stages.run import ServiceRun
 from pipecd_plugin_ecs.stages.sync import sync
 from pipecd_plugin_ecs.stages.traffic import route_traffic
 from pipecd_plugin_ecs.strategy import decide_strategy
@@ -98,33 +98,33 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
         by_index = {each.index: each for each in requested}
         for planned in super().plan(requested, rollback=rollback):
             config = by_index[planned.index].config
-            if not planned.rollback and isinstance(config, TrafficConfig):
+            if not planned.rollback and isinstance(config, EcsTrafficConfig):
                 shares = "Primary: {}%, Canary: {}%".format(*read_shares(config))
                 yield by_index[planned.index].to_planned(metadata={DISPLAY_KEY: shares})
             else:
                 yield planned
 
     @stage("ECS_SYNC", quick_sync=True, desc="Bring the service to the commit")
-    async def sync(self, ctx: StageContext, config: SyncConfig) -> None:
+    async def sync(self, ctx: StageContext, config: EcsSyncConfig) -> None:
         recreate = config.recreate
         if ctx.quick_sync:
             recreate = ctx.source.target.options.quick_sync.recreate
         await self._run(ctx, partial(sync, recreate=recreate))
 
     @stage("ECS_PRIMARY_ROLLOUT", desc="Bring the primary to the commit")
-    async def roll_out_primary(self, ctx: StageContext, _config: PrimaryRolloutConfig) -> None:
+    async def roll_out_primary(self, ctx: StageContext, _config: EcsPrimaryConfig) -> None:
         await self._run(ctx, roll_out_primary)
 
     @stage("ECS_CANARY_ROLLOUT", desc="Add the canary: some of the new beside the primary")
-    async def roll_out_canary(self, ctx: StageContext, config: CanaryRolloutConfig) -> None:
+    async def roll_out_canary(self, ctx: StageContext, config: EcsCanaryConfig) -> None:
         await self._run(ctx, lambda run: roll_out_canary(run, float(config.scale)))
 
     @stage("ECS_CANARY_CLEAN", desc="Remove the canary")
-    async def clean_canary(self, ctx: StageContext, _config: CanaryCleanConfig) -> None:
+    async def clean_canary(self, ctx: StageContext, _config: EcsCleanConfig) -> None:
         await self._run(ctx, clean_canary)
 
     @stage("ECS_TRAFFIC_ROUTING", desc="Split the traffic between primary and canary")
-    async def route_traffic(self, ctx: StageContext, config: TrafficConfig) -> None:
+    async def route_traffic(self, ctx: StageContext, config: EcsTrafficConfig) -> None:
         await self._run(ctx, lambda run: route_traffic(run, read_shares(config)))
 
     @stage("ECS_ROLLBACK", rollback=True, desc="Bring the service back")
@@ -163,7 +163,7 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
             await asyncio.to_thread(read_definitions, ctx.source.target),
         )
 
-    async def _run(self, ctx: StageContext, work: Callable[[TargetRun], Awaitable[None]]) -> None:
+    async def _run(self, ctx: StageContext, work: Callable[[ServiceRun], Awaitable[None]]) -> None:
         definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
         await self._run_with(ctx, definitions, work)
 
@@ -171,12 +171,12 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
         self,
         ctx: StageContext,
         definitions: Definitions,
-        work: Callable[[TargetRun], Awaitable[None]],
+        work: Callable[[ServiceRun], Awaitable[None]],
     ) -> None:
         async def run_one(target: DeployTarget, log: StageLog) -> None:
             client = self._open(target, definitions, ctx.clock, partial(_report_retry, log))
             await work(
-                TargetRun(ctx=ctx, target=target, log=log, client=client, definitions=definitions)
+                ServiceRun(ctx=ctx, target=target, log=log, client=client, definitions=definitions)
             )
 
         await run_on_targets(ctx, run_one)

@@ -16,7 +16,7 @@ _PAGES: Final = {"token_in": "Marker", "token_out": "NextMarker"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ListenerRule:
     """A rule of a listener that forwards to both target groups."""
 
     arn: str
@@ -41,9 +41,9 @@ class TrafficRules:
     """The ARN of the primary's target group."""
     canary: str
 
-    async def list_rules(self) -> list[Rule]:
+    async def list_rules(self) -> list[ListenerRule]:
         """Returns the rules that forward to both groups, of all listeners. Raises AwsError."""
-        found: list[Rule] = []
+        found: list[ListenerRule] = []
         async for listener in self._list_listeners():
             listener_arn = str(listener.get("ListenerArn", ""))
             rules = self.account.list_all(
@@ -55,7 +55,7 @@ class TrafficRules:
                     found.append(rule)
         return found
 
-    async def set_weights(self, rule: Rule, weights: tuple[int, int]) -> bool:
+    async def set_weights(self, rule: ListenerRule, weights: tuple[int, int]) -> bool:
         """Splits the traffic of a rule; returns whether that changed anything. Raises AwsError."""
         if rule.weights == weights:
             return False
@@ -91,12 +91,12 @@ class TrafficRules:
             async for listener in listeners:
                 yield listener
 
-    def _read_rule(self, listener_arn: str, body: Mapping[str, Any]) -> Rule | None:
+    def _read_rule(self, listener_arn: str, body: Mapping[str, Any]) -> ListenerRule | None:
         actions = [each for each in body.get("Actions") or () if isinstance(each, Mapping)]
         for action in actions:
             weights = self._read_weights(action)
             if weights is not None:
-                return Rule(
+                return ListenerRule(
                     arn=str(body.get("RuleArn", "")),
                     listener_arn=listener_arn,
                     is_default=bool(body.get("IsDefault")),

@@ -5,7 +5,7 @@ from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.model import PRIMARY, TaskSet
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
 from pipecd_plugin_ecs.stages.rollout import CANARY_VARIANT
-from pipecd_plugin_ecs.stages.run import Before, TargetRun, recall_before
+from pipecd_plugin_ecs.stages.run import Before, ServiceRun, recall_before
 from pipecd_plugin_ecs.stages.steps import (
     apply_service,
     delete_task_sets,
@@ -21,7 +21,7 @@ from pipecd_sdk import StageFailedError
 ROLLBACK_VARIANT = "rollback"
 
 
-async def roll_back(run: TargetRun, running: Definitions | None) -> None:
+async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
     """Brings one deploy target back; may be repeated. Raises StageFailedError.
 
     `running` are the definitions of the commit that ran before, None on a first deployment. The
@@ -58,7 +58,7 @@ async def roll_back(run: TargetRun, running: Definitions | None) -> None:
         raise traffic
 
 
-async def _restore_rolling(run: TargetRun, running: Definitions | None, before: Before) -> None:
+async def _restore_rolling(run: ServiceRun, running: Definitions | None, before: Before) -> None:
     definitions = running or run.definitions
     is_same = before.exists and before.service == run.service_name
     task_definition = before.task_definition if is_same else ""
@@ -71,7 +71,7 @@ async def _restore_rolling(run: TargetRun, running: Definitions | None, before: 
 
 
 async def _restore_task_sets(
-    run: TargetRun, running: Definitions | None, before: Before, keep: set[str]
+    run: ServiceRun, running: Definitions | None, before: Before, keep: set[str]
 ) -> None:
     definitions = running or run.definitions
     is_same = before.exists and before.service == run.service_name
@@ -104,13 +104,13 @@ async def _restore_task_sets(
     )
 
 
-async def _find_original(run: TargetRun, before: Before) -> TaskSet | None:
+async def _find_original(run: ServiceRun, before: Before) -> TaskSet | None:
     sets = await run.client.list_task_sets(before.service)
     return next((each for each in sets if before.primary and each.arn == before.primary), None)
 
 
 async def _find_task_definition(
-    run: TargetRun, definitions: Definitions, before: Before | None
+    run: ServiceRun, definitions: Definitions, before: Before | None
 ) -> str:
     """Returns the revision that ran, or registers it anew where somebody has deregistered it."""
     if before is not None and before.task_definition:
@@ -121,7 +121,7 @@ async def _find_task_definition(
     return await register_task(run, definitions)
 
 
-async def _leave_renamed(run: TargetRun, before: Before, keep: set[str]) -> None:
+async def _leave_renamed(run: ServiceRun, before: Before, keep: set[str]) -> None:
     """Removes what the deployment made of a service that the earlier commit does not have."""
     service = await run.client.find_service(before.service)
     if service is None:

@@ -3,14 +3,14 @@
 
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.model import PRIMARY
-from pipecd_plugin_ecs.stages.run import TargetRun
+from pipecd_plugin_ecs.stages.run import ServiceRun
 from pipecd_plugin_ecs.stages.steps import apply_service, describe_group, find_primary_group
 from pipecd_plugin_ecs.stages.waiting import wait_for
 from pipecd_sdk import StageFailedError
 
 
 async def roll_out_service(
-    run: TargetRun, definitions: Definitions, *, task_definition: str, count: int | None
+    run: ServiceRun, definitions: Definitions, *, task_definition: str, count: int | None
 ) -> None:
     """Brings a rolling service to a task definition and waits until AWS has replaced all tasks.
 
@@ -42,7 +42,7 @@ async def roll_out_service(
     await wait_for(run, "rolling", look)
 
 
-def refuse_rolling(run: TargetRun) -> None:
+def refuse_rolling(run: ServiceRun) -> None:
     """Raises StageFailedError for a stage that needs task sets."""
     if run.definitions.service is None:
         raise StageFailedError(

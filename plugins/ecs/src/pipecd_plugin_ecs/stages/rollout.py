@@ -6,7 +6,7 @@ from typing import Final
 
 from pipecd_plugin_ecs.definition import EXTERNAL
 from pipecd_plugin_ecs.stages.rolling import refuse_rolling, roll_out_service
-from pipecd_plugin_ecs.stages.run import TargetRun, record_before
+from pipecd_plugin_ecs.stages.run import ServiceRun, record_before
 from pipecd_plugin_ecs.stages.steps import (
     apply_service,
     create_task_set,
@@ -24,7 +24,7 @@ CANARY_TASK_SET: Final = "canary-task-set"
 CANARY_PERCENTAGE: Final = "canary-percentage"
 
 
-async def roll_out_canary(run: TargetRun, scale: float) -> None:
+async def roll_out_canary(run: ServiceRun, scale: float) -> None:
     """Adds a task set of the new commit beside the primary one. Raises StageFailedError."""
     refuse_rolling(run)
     definitions = run.definitions
@@ -51,7 +51,7 @@ async def roll_out_canary(run: TargetRun, scale: float) -> None:
     await wait_task_set(run, task_set)
 
 
-async def roll_out_primary(run: TargetRun) -> None:
+async def roll_out_primary(run: ServiceRun) -> None:
     """Replaces the primary task set by one of the new commit; a canary stays.
 
     Raises StageFailedError.
@@ -87,7 +87,7 @@ async def roll_out_primary(run: TargetRun) -> None:
     await wait_service(run)
 
 
-async def clean_canary(run: TargetRun) -> None:
+async def clean_canary(run: ServiceRun) -> None:
     """Deletes the canary's task set; one that is gone already is fine. Raises StageFailedError."""
     if int(await run.recall(CANARY_PERCENTAGE) or 0) > 0:
         raise StageFailedError(

@@ -27,7 +27,7 @@ BEFORE: Final = "before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRun:
+class ServiceRun:
     """One stage on one deploy target."""
 
     ctx: StageContext
@@ -84,7 +84,7 @@ class Before:
     scale: float = 100.0
 
 
-async def record_before(run: TargetRun) -> Before:
+async def record_before(run: ServiceRun) -> Before:
     """Returns what ran before the deployment, which is looked up and kept by its first stage."""
     kept = await recall_before(run)
     if kept is not None:
@@ -94,7 +94,7 @@ async def record_before(run: TargetRun) -> Before:
     return found
 
 
-async def recall_before(run: TargetRun) -> Before | None:
+async def recall_before(run: ServiceRun) -> Before | None:
     """Returns what was kept, None when no stage has changed anything yet."""
     text = await run.recall(BEFORE)
     if text is None:
@@ -109,7 +109,7 @@ async def recall_before(run: TargetRun) -> Before | None:
         ) from None
 
 
-async def _look(run: TargetRun) -> Before:
+async def _look(run: ServiceRun) -> Before:
     service = await run.client.find_service(run.service_name)
     if service is None:
         return Before(service=run.service_name, exists=False)

@@ -8,12 +8,12 @@ from pipecd_plugin_ecs.config import TargetGroup
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, TASK_SET_FIELDS
 from pipecd_plugin_ecs.provider.model import APPLICATION, Service, TaskSet, write_tags
-from pipecd_plugin_ecs.stages.run import TargetRun
+from pipecd_plugin_ecs.stages.run import ServiceRun
 from pipecd_plugin_ecs.stages.waiting import wait_task_set
 from pipecd_sdk import StageFailedError
 
 
-async def register_task(run: TargetRun, definitions: Definitions) -> str:
+async def register_task(run: ServiceRun, definitions: Definitions) -> str:
     """Registers the task definition of a commit, once in a deployment; returns its ARN."""
     key = f"task-definition-{definitions.commit}"
     if (kept := await run.recall(key)) is not None:
@@ -27,7 +27,7 @@ async def register_task(run: TargetRun, definitions: Definitions) -> str:
 
 
 async def apply_service(
-    run: TargetRun, definitions: Definitions, *, count: int | None, **more: Any
+    run: ServiceRun, definitions: Definitions, *, count: int | None, **more: Any
 ) -> Service:
     """Makes or changes the service of a commit; `count` None leaves the number of its tasks.
 
@@ -51,7 +51,7 @@ async def apply_service(
 
 
 async def _make_creation(
-    run: TargetRun,
+    run: ServiceRun,
     definitions: Definitions,
     tags: Mapping[str, str],
     count: int | None,
@@ -73,7 +73,7 @@ async def _make_creation(
 
 
 async def _make_changes(
-    run: TargetRun, definitions: Definitions, count: int | None, more: Mapping[str, Any]
+    run: ServiceRun, definitions: Definitions, count: int | None, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     given = {
         key: value
@@ -89,7 +89,7 @@ async def _make_changes(
 
 
 async def roll_out_task_set(
-    run: TargetRun,
+    run: ServiceRun,
     definitions: Definitions,
     *,
     variant: str,
@@ -111,7 +111,7 @@ async def roll_out_task_set(
 
 
 async def create_task_set(
-    run: TargetRun,
+    run: ServiceRun,
     definitions: Definitions,
     *,
     variant: str,
@@ -166,7 +166,7 @@ def find_primary_group(definitions: Definitions) -> TargetGroup | None:
 
 
 async def delete_task_sets(
-    run: TargetRun, service: str, *, but: Collection[str], reason: str
+    run: ServiceRun, service: str, *, but: Collection[str], reason: str
 ) -> None:
     """Deletes the task sets that piped has made, but those with these ARNs or external ids."""
     for each in await run.client.list_task_sets(service):
@@ -179,13 +179,13 @@ async def delete_task_sets(
         run.log.info("deleted the task set %s: %s", each.id, reason)
 
 
-def _check_owner(run: TargetRun, service: Service) -> None:
+def _check_owner(run: ServiceRun, service: Service) -> None:
     owner = service.tags.get(APPLICATION)
     if owner and owner != run.ctx.deployment.application_id:
         run.log.info("the service %s was of the application %s before", service.name, owner)
 
 
-def _tell_unknown(run: TargetRun, kind: str, unknown: Collection[str]) -> None:
+def _tell_unknown(run: ServiceRun, kind: str, unknown: Collection[str]) -> None:
     for path in unknown:
         run.log.info(
             "the %s definition has %s, which AWS does not know; it is left out", kind, path

@@ -4,7 +4,7 @@
 from pipecd_plugin_ecs.definition import EXTERNAL
 from pipecd_plugin_ecs.provider.model import write_tags
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
-from pipecd_plugin_ecs.stages.run import TargetRun, record_before
+from pipecd_plugin_ecs.stages.run import ServiceRun, record_before
 from pipecd_plugin_ecs.stages.steps import (
     apply_service,
     delete_task_sets,
@@ -18,7 +18,7 @@ RECREATED = "recreated"
 PRIMARY_VARIANT = "primary"
 
 
-async def sync(run: TargetRun, *, recreate: bool) -> None:
+async def sync(run: ServiceRun, *, recreate: bool) -> None:
     """Brings one deploy target to the commit. Raises StageFailedError."""
     definitions = run.definitions
     if definitions.service is None:
@@ -53,7 +53,7 @@ async def sync(run: TargetRun, *, recreate: bool) -> None:
     await wait_service(run)
 
 
-async def _stop_all(run: TargetRun) -> None:
+async def _stop_all(run: ServiceRun) -> None:
     """Stops all tasks, once in a deployment: a continued stage must not stop the new ones."""
     if await run.recall(RECREATED) is not None:
         return
@@ -63,7 +63,7 @@ async def _stop_all(run: TargetRun) -> None:
     await run.keep({RECREATED: "true"})
 
 
-async def run_standalone_task(run: TargetRun) -> None:
+async def run_standalone_task(run: ServiceRun) -> None:
     """Registers the task definition, and runs it unless the application says not to."""
     given = run.definitions.options.input
     task_definition = await register_task(run, run.definitions)

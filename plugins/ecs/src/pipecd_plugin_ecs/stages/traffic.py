@@ -7,13 +7,13 @@ from typing import Any, Final
 from pipecd_plugin_ecs.provider.elb import TrafficRules
 from pipecd_plugin_ecs.stages.rolling import refuse_rolling
 from pipecd_plugin_ecs.stages.rollout import CANARY_PERCENTAGE
-from pipecd_plugin_ecs.stages.run import TargetRun
+from pipecd_plugin_ecs.stages.run import ServiceRun
 from pipecd_sdk import StageFailedError
 
 ORIGINAL: Final = "original-weights"
 
 
-async def route_traffic(run: TargetRun, shares: tuple[int, int]) -> None:
+async def route_traffic(run: ServiceRun, shares: tuple[int, int]) -> None:
     """Gives primary and canary their shares of the traffic. Raises StageFailedError."""
     refuse_rolling(run)
     rules = _find_rules(run)
@@ -50,7 +50,7 @@ async def route_traffic(run: TargetRun, shares: tuple[int, int]) -> None:
     run.log.success("primary %d %%, canary %d %%, in %d rules", *shares, len(found))
 
 
-async def restore_traffic(run: TargetRun) -> None:
+async def restore_traffic(run: ServiceRun) -> None:
     """Gives the rules the weights that they had before the deployment. Raises StageFailedError."""
     text = await run.recall(ORIGINAL)
     if text is None:
@@ -78,7 +78,7 @@ async def restore_traffic(run: TargetRun) -> None:
     await run.keep({CANARY_PERCENTAGE: "0"})
 
 
-def _find_rules(run: TargetRun) -> TrafficRules:
+def _find_rules(run: ServiceRun) -> TrafficRules:
     given = run.definitions.options.input
     groups = given.target_groups
     if given.access_type != "ELB":

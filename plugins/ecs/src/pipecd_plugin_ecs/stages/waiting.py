@@ -7,7 +7,7 @@ from typing import Final
 
 from pipecd_aws import wait_until
 from pipecd_plugin_ecs.provider.model import TaskSet
-from pipecd_plugin_ecs.stages.run import TargetRun
+from pipecd_plugin_ecs.stages.run import ServiceRun
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit.text import make_printable_line
 
@@ -18,7 +18,7 @@ LONGEST_REASON: Final = 300
 Look = Callable[[], Awaitable[tuple[bool, str]]]
 
 
-async def wait_for(run: TargetRun, what: str, look: Look) -> None:
+async def wait_for(run: ServiceRun, what: str, look: Look) -> None:
     """Waits until `look` returns true; its text is logged when it changes.
 
     Raises StageFailedError after the time that the application gives, with what AWS says of it.
@@ -48,7 +48,7 @@ async def wait_for(run: TargetRun, what: str, look: Look) -> None:
     )
 
 
-async def wait_task_set(run: TargetRun, task_set: TaskSet) -> None:
+async def wait_task_set(run: ServiceRun, task_set: TaskSet) -> None:
     """Waits until all tasks of a task set run. Raises StageFailedError."""
 
     async def look() -> tuple[bool, str]:
@@ -63,7 +63,7 @@ async def wait_task_set(run: TargetRun, task_set: TaskSet) -> None:
     await wait_for(run, task_set.external_id or task_set.id, look)
 
 
-async def wait_service(run: TargetRun) -> None:
+async def wait_service(run: ServiceRun) -> None:
     """Waits until the service has all its tasks, and none is pending. Raises StageFailedError."""
 
     async def look() -> tuple[bool, str]:
@@ -76,7 +76,7 @@ async def wait_service(run: TargetRun) -> None:
     await wait_for(run, "service", look)
 
 
-async def wait_stopped(run: TargetRun) -> None:
+async def wait_stopped(run: ServiceRun) -> None:
     """Waits until no task of the service runs. Raises StageFailedError."""
 
     async def look() -> tuple[bool, str]:
@@ -87,7 +87,7 @@ async def wait_stopped(run: TargetRun) -> None:
     await wait_for(run, "stopped", look)
 
 
-async def _find_reasons(run: TargetRun) -> list[str]:
+async def _find_reasons(run: ServiceRun) -> list[str]:
     """Returns why tasks do not run, as far as AWS says: why they stopped, and the last events."""
     found: dict[str, None] = {}
     try:
