@@ -11,6 +11,7 @@ WORKERS ?= 2
 N ?= 50
 TYPED_TESTS := \
 	bench \
+	packages/aws/tests \
 	packages/controlplane/tests/*.py \
 	packages/controlplane/tests/api \
 	packages/controlplane/tests/auth \
@@ -48,6 +49,7 @@ TYPED_TESTS := \
 	plugins/cloudrun/tests \
 	plugins/analysis/tests \
 	plugins/dummy/tests \
+	plugins/ecs/tests \
 	plugins/files/tests \
 	plugins/kubernetes/tests \
 	plugins/scriptrun/tests \

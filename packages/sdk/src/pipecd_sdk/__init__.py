@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipecd_model.config import Replicas as Replicas
     from pipecd_model.config import Report as Report
     from pipecd_model.config import Secret as Secret
+    from pipecd_model.config import Share as Share
     from pipecd_sdk.application import ApplicationConfig as ApplicationConfig
     from pipecd_sdk.clock import Clock as Clock
     from pipecd_sdk.config import Fault as Fault
@@ -93,9 +94,13 @@ else:
         {
             "msgspec": "field",
             "msgspec.structs": "replace",
+<<<<<<< HEAD
             "pipecd_model.config": (
                 "BadValueError Base64Secret Duration Percentage Replicas Report Secret"
             ),
+=======
+            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret Share",
+>>>>>>> 3f64fcff2a89e59d5c47299bdb8af6fadff7eb34
             ".application": "ApplicationConfig",
             ".clock": "Clock",
             ".config": "Fault PluginConfig StageConfig TargetConfig",

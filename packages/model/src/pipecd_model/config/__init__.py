@@ -12,6 +12,7 @@ from pipecd_model.lazy import export_lazily
 if TYPE_CHECKING:
     from pipecd_model.config.amounts import Percentage as Percentage
     from pipecd_model.config.amounts import Replicas as Replicas
+    from pipecd_model.config.amounts import Share as Share
     from pipecd_model.config.analysis import AnalysisTemplateConfig as AnalysisTemplateConfig
     from pipecd_model.config.application import ApplicationConfig as ApplicationConfig
     from pipecd_model.config.controlplane import ControlPlaneConfig as ControlPlaneConfig
@@ -48,7 +49,7 @@ else:
     __all__, __getattr__ = export_lazily(
         __name__,
         {
-            ".amounts": "Percentage Replicas",
+            ".amounts": "Percentage Replicas Share",
             ".analysis": "AnalysisTemplateConfig",
             ".application": "ApplicationConfig",
             ".controlplane": "ControlPlaneConfig",

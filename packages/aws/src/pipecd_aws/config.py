@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a deploy target on AWS: where it is, and how to sign in."""
+
+import re
+from typing import Final
+
+from pipecd_sdk import Report, TargetConfig
+
+_REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+_URL: Final = re.compile(r"https?://[^/\s]+")
+_ROLE: Final = re.compile(r"arn:[a-z0-9-]+:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}")
+
+
+class AwsTarget(TargetConfig):
+    """The options of a deploy target: a region of an AWS account, and how to sign in.
+
+    With the region alone, AWS's own order counts: environment, shared files, container, machine.
+    """
+
+    region: str
+    """The region, e.g. `eu-central-1`."""
+    profile: str = ""
+    """The profile of the shared files; empty means `AWS_PROFILE`, or `default`."""
+    credentials_file: str = ""
+    """The shared credentials file; empty means AWS's own place."""
+    # `roleARN` is spelled by the rule of all files: `role_arn`.
+    role_arn: str = ""
+    """The role to take on; with tokenFile by that token, without it by the other credentials."""
+    token_file: str = ""
+    """The file with a web identity token, e.g. that of a Kubernetes service account."""
+    endpoint_url: str = ""
+    """Where all calls go instead of AWS's own addresses: a private endpoint, or an emulator."""
+
+    def check(self, report: Report) -> None:
+        if not report.broken("region") and not _REGION.fullmatch(self.region):
+            report.fault(
+                "region", message=f"not a region: {self.region!r}", hint="e.g. eu-central-1"
+            )
+        if not report.broken("roleArn") and self.role_arn and not _ROLE.fullmatch(self.role_arn):
+            report.fault(
+                "roleArn",
+                message=f"not the ARN of a role: {self.role_arn!r}",
+                hint="e.g. arn:aws:iam::123456789012:role/piped",
+            )
+        if any(report.broken(key) for key in ("tokenFile", "roleArn", "endpointUrl")):
+            return
+        if self.token_file and not self.role_arn:
+            report.fault("tokenFile", message="needs roleARN", hint="the token is for that role")
+        if self.endpoint_url and not _URL.match(self.endpoint_url):
+            report.fault("endpointUrl", message=f"not a URL: {self.endpoint_url!r}")

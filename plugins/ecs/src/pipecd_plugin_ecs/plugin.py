@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin `ecs`: stages, live state, drift, preview, details, each done by its own module."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from pipecd_aws import AwsAccounts, AwsRetry, AwsTarget
+from pipecd_plugin_ecs import details, drift, livestate, planpreview
+from pipecd_plugin_ecs.config import (
+    EcsCanaryConfig,
+    EcsCleanConfig,
+    EcsOptions,
+    EcsPrimaryConfig,
+    EcsSyncConfig,
+    EcsTrafficConfig,
+    read_shares,
+)
+from pipecd_plugin_ecs.definition import Definitions, list_images, read_definitions
+from pipecd_plugin_ecs.livestate import Seen
+from pipecd_plugin_ecs.provider.ecs import EcsClient
+from pipecd_plugin_ecs.stages.rollback import roll_back
+from pipecd_plugin_ecs.stages.rollout import clean_canary, roll_out_canary, roll_out_primary
+from pipecd_plugin_ecs.stages.run import ServiceRun
+from pipecd_plugin_ecs.stages.sync import sync
+from pipecd_plugin_ecs.stages.traffic import route_traffic
+from pipecd_plugin_ecs.strategy import decide_strategy
+from pipecd_sdk import (
+    Clock,
+    DeploymentPlugin,
+    DeployTarget,
+    Details,
+    DetailsContext,
+    Drift,
+    LiveContext,
+    LiveSnapshot,
+    LiveState,
+    PlanContext,
+    PlannedStage,
+    PlanPreview,
+    Preview,
+    PreviewContext,
+    RequestedStage,
+    Resource,
+    ResourceDetails,
+    StageContext,
+    StageFailedError,
+    StageLog,
+    Strategy,
+    SyncState,
+    SyncStatus,
+    TargetConfig,
+    Version,
+    run_on_targets,
+    serve,
+    stage,
+)
+
+DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
+"""Stage metadata that is shown beside a stage."""
+MOST_KNOWN: Final = 256
+"""Revisions of task definitions that are remembered; they never change."""
+
+
+class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
+    """Deploys services and tasks to Amazon ECS."""
+
+    target_config: ClassVar[type[TargetConfig]] = AwsTarget
+    application_config = EcsOptions
+
+    def __init__(self) -> None:
+        self.accounts = AwsAccounts()
+        self._revisions: dict[str, Mapping[str, Any]] = {}
+
+    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
+        definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
+        return [
+            Version(name=name, version=version, url=text)
+            for name, version, text in list_images(definitions.task)
+        ]
+
+    async def strategy(self, ctx: PlanContext) -> Strategy:
+        if ctx.source.running is None:
+            return Strategy(summary="Pipeline sync, nothing is known of what runs")
+        target = await asyncio.to_thread(read_definitions, ctx.source.target)
+        try:
+            running = await asyncio.to_thread(read_definitions, ctx.source.running)
+        except StageFailedError as error:
+            return Strategy(
+                summary=f"Pipeline sync, the running commit cannot be read: {error.reason()}"
+            )
+        return decide_strategy(running, target)
+
+    def plan(
+        self, requested: Sequence[RequestedStage], *, rollback: bool
+    ) -> Iterable[PlannedStage]:
+        by_index = {each.index: each for each in requested}
+        for planned in super().plan(requested, rollback=rollback):
+            config = by_index[planned.index].config
+            if not planned.rollback and isinstance(config, EcsTrafficConfig):
+                shares = "Primary: {}%, Canary: {}%".format(*read_shares(config))
+                yield by_index[planned.index].to_planned(metadata={DISPLAY_KEY: shares})
+            else:
+                yield planned
+
+    @stage("ECS_SYNC", quick_sync=True, desc="Bring the service to the commit")
+    async def sync(self, ctx: StageContext, config: EcsSyncConfig) -> None:
+        recreate = config.recreate
+        if ctx.quick_sync:
+            recreate = ctx.source.target.options.quick_sync.recreate
+        await self._run(ctx, partial(sync, recreate=recreate))
+
+    @stage("ECS_PRIMARY_ROLLOUT", desc="Bring the primary to the commit")
+    async def roll_out_primary(self, ctx: StageContext, _config: EcsPrimaryConfig) -> None:
+        await self._run(ctx, roll_out_primary)
+
+    @stage("ECS_CANARY_ROLLOUT", desc="Add the canary: some of the new beside the primary")
+    async def roll_out_canary(self, ctx: StageContext, config: EcsCanaryConfig) -> None:
+        await self._run(ctx, lambda run: roll_out_canary(run, float(config.scale)))
+
+    @stage("ECS_CANARY_CLEAN", desc="Remove the canary")
+    async def clean_canary(self, ctx: StageContext, _config: EcsCleanConfig) -> None:
+        await self._run(ctx, clean_canary)
+
+    @stage("ECS_TRAFFIC_ROUTING", desc="Split the traffic between primary and canary")
+    async def route_traffic(self, ctx: StageContext, config: EcsTrafficConfig) -> None:
+        await self._run(ctx, lambda run: route_traffic(run, read_shares(config)))
+
+    @stage("ECS_ROLLBACK", rollback=True, desc="Bring the service back")
+    async def roll_back(self, ctx: StageContext) -> None:
+        running: Definitions | None = None
+        if ctx.source.running is not None:
+            running = await asyncio.to_thread(read_definitions, ctx.source.running)
+            definitions = running
+        else:
+            definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
+        await self._run_with(ctx, definitions, lambda run: roll_back(run, running))
+
+    async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
+        definitions = await asyncio.to_thread(read_definitions, ctx.source)
+        seen = await self._look(ctx, target, definitions)
+        return LiveSnapshot(resources=list(livestate.list_resources(seen)), data=seen)
+
+    async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
+        definitions = await asyncio.to_thread(read_definitions, ctx.source)
+        return (await self._compare(ctx, target, definitions, live.data))[0]
+
+    async def open_resource(
+        self, ctx: DetailsContext, target: DeployTarget, resource: Resource
+    ) -> Details:
+        definitions = await asyncio.to_thread(read_definitions, ctx.source)
+        seen = await self._look(ctx, target, definitions)
+        _, difference = await self._compare(ctx, target, definitions, seen)
+        return details.describe(
+            resource, seen, difference=difference, hides=definitions.hides_values
+        )
+
+    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
+        running = ctx.source.running
+        return planpreview.preview(
+            await asyncio.to_thread(read_definitions, running) if running else None,
+            await asyncio.to_thread(read_definitions, ctx.source.target),
+        )
+
+    async def _run(self, ctx: StageContext, work: Callable[[ServiceRun], Awaitable[None]]) -> None:
+        definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
+        await self._run_with(ctx, definitions, work)
+
+    async def _run_with(
+        self,
+        ctx: StageContext,
+        definitions: Definitions,
+        work: Callable[[ServiceRun], Awaitable[None]],
+    ) -> None:
+        async def run_one(target: DeployTarget, log: StageLog) -> None:
+            client = self._open(target, definitions, ctx.clock, partial(_report_retry, log))
+            await work(
+                ServiceRun(ctx=ctx, target=target, log=log, client=client, definitions=definitions)
+            )
+
+        await run_on_targets(ctx, run_one)
+
+    def _open(
+        self,
+        target: DeployTarget,
+        definitions: Definitions,
+        clock: Clock,
+        on_retry: Callable[[AwsRetry], None],
+    ) -> EcsClient:
+        account = self.accounts.get(target.config)
+        return EcsClient(
+            account=account.report_to(clock=clock, on_retry=on_retry),
+            cluster=definitions.cluster,
+        )
+
+    async def _look(self, ctx: LiveContext, target: DeployTarget, definitions: Definitions) -> Seen:
+        client = self._open(target, definitions, ctx.clock, _say_nothing)
+        return await livestate.look(client, definitions, ctx.application_id)
+
+    async def _compare(
+        self, ctx: LiveContext, target: DeployTarget, definitions: Definitions, seen: Seen
+    ) -> tuple[SyncState, str | None]:
+        """Returns the state, and the difference as a diff; None where nothing can be compared."""
+        if definitions.service is None:
+            reason = "a task without a service is not compared with git"
+            return SyncState(status=SyncStatus.UNKNOWN, short_reason=reason, reason=reason), None
+        if seen.service is None:
+            return drift.describe_missing(
+                f"the service {definitions.service_name} is not there"
+            ), None
+        if not seen.task_definition:
+            return drift.describe_missing("the service has no primary task set"), None
+        client = self._open(target, definitions, ctx.clock, _say_nothing)
+        told = await client.account.read_output_shape("ecs", "DescribeServices")
+        nodes = drift.compare(
+            service=seen.service,
+            primary=seen.primary,
+            live_task=await self._read_revision(client, seen.task_definition),
+            wanted_service=(await client.fit("CreateService", definitions.service))[0],
+            wanted_task=(await client.fit("RegisterTaskDefinition", definitions.task))[0],
+            comparable=set(told.members["services"].member.members),
+        )
+        return drift.describe(
+            nodes,
+            ignored=definitions.options.ignore_drift,
+            hides_values=definitions.hides_values,
+        )
+
+    async def _read_revision(self, client: EcsClient, arn: str) -> Mapping[str, Any]:
+        found = self._revisions.get(arn)
+        if found is None:
+            found = await client.describe_task_definition(arn)
+            if len(self._revisions) >= MOST_KNOWN:
+                self._revisions.clear()
+            self._revisions[arn] = found
+        return found
+
+
+def _say_nothing(_: AwsRetry) -> None:
+    pass
+
+
+def _report_retry(log: StageLog, retry: AwsRetry) -> None:
+    log.info("%s: %s; tried again in %.1f seconds", retry.what, retry.reason, retry.pause_seconds)
+
+
+def main() -> None:
+    """Runs the executable `pipecd-plugin-ecs`."""
+    serve(Ecs())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services with AWS's own rolling updates: the controller `ECS`."""
+
+from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
+from pipecd_plugin_ecs.provider.model import PRIMARY
+from pipecd_plugin_ecs.stages.run import ServiceRun
+from pipecd_plugin_ecs.stages.steps import apply_service, describe_group, find_primary_group
+from pipecd_plugin_ecs.stages.waiting import wait_for
+from pipecd_sdk import StageFailedError
+
+
+async def roll_out_service(
+    run: ServiceRun, definitions: Definitions, *, task_definition: str, count: int | None
+) -> None:
+    """Brings a rolling service to a task definition and waits until AWS has replaced all tasks.
+
+    Raises StageFailedError, also when AWS's circuit breaker has ended the update.
+    """
+    more: dict[str, object] = {"taskDefinition": task_definition}
+    group = find_primary_group(definitions)
+    if group is not None and "loadBalancers" not in (definitions.service or {}):
+        more["loadBalancers"] = [describe_group(group)]
+    await apply_service(run, definitions, count=count, **more)
+
+    async def look() -> tuple[bool, str]:
+        found = await run.client.find_service(definitions.service_name)
+        if found is None:
+            return False, f"the service {definitions.service_name} is not there yet"
+        current = next((each for each in found.deployments if each.get("status") == PRIMARY), {})
+        runs = str(current.get("taskDefinition") or found.task_definition)
+        state = str(current.get("rolloutState") or "")
+        if state == "FAILED" or not _is_same(runs, task_definition):
+            told = str(current.get("rolloutStateReason") or f"it is back at {runs}")
+            raise StageFailedError(
+                f"AWS has ended the update of {found.name}: {told}",
+                hint="see the service's events, and the logs of its tasks",
+            )
+        text = f"the service {found.name} has {found.running} of {found.desired} tasks running"
+        is_over = state in {"", "COMPLETED"} and len(found.deployments) <= 1
+        return is_over and found.has_all_tasks, text
+
+    await wait_for(run, "rolling", look)
+
+
+def refuse_rolling(run: ServiceRun) -> None:
+    """Raises StageFailedError for a stage that needs task sets."""
+    if run.definitions.service is None:
+        raise StageFailedError(
+            f"{run.ctx.stage.name} needs a service",
+            hint="name its definition with input.serviceDefinitionFile",
+        )
+    if run.definitions.controller != EXTERNAL:
+        raise StageFailedError(
+            f"{run.ctx.stage.name} needs a service with the deployment controller EXTERNAL",
+            hint="write deploymentController: {type: EXTERNAL} into it, or use ECS_SYNC",
+        )
+
+
+def _is_same(first: str, second: str) -> bool:
+    """Returns whether two names are of one task definition: an ARN, or family and revision."""
+    return first.rpartition("/")[2] == second.rpartition("/")[2]

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps that stages are made of. Each may be repeated, and makes nothing twice."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pipecd_plugin_ecs.config import TargetGroup
+from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
+from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, TASK_SET_FIELDS
+from pipecd_plugin_ecs.provider.model import APPLICATION, Service, TaskSet, write_tags
+from pipecd_plugin_ecs.stages.run import ServiceRun
+from pipecd_plugin_ecs.stages.waiting import wait_task_set
+from pipecd_sdk import StageFailedError
+
+
+async def register_task(run: ServiceRun, definitions: Definitions) -> str:
+    """Registers the task definition of a commit, once in a deployment; returns its ARN."""
+    key = f"task-definition-{definitions.commit}"
+    if (kept := await run.recall(key)) is not None:
+        return kept
+    fitted, unknown = await run.client.fit("RegisterTaskDefinition", definitions.task)
+    _tell_unknown(run, "task", unknown)
+    arn = await run.client.register_task(fitted)
+    await run.keep({key: arn})
+    run.log.info("registered the task definition %s", arn.rpartition("/")[2])
+    return arn
+
+
+async def apply_service(
+    run: ServiceRun, definitions: Definitions, *, count: int | None, **more: Any
+) -> Service:
+    """Makes or changes the service of a commit; `count` None leaves the number of its tasks.
+
+    `more` are further fields, e.g. the task definition of a rolling service.
+    """
+    tags = run.make_tags(definitions)
+    there = await run.client.find_service(definitions.service_name)
+    if there is None:
+        service = await run.client.create_service(
+            await _make_creation(run, definitions, tags, count, more),
+            token=f"{run.ctx.deployment.id}/{definitions.service_name}/{definitions.commit}",
+        )
+        run.log.info("made the service %s", service.name)
+        return service
+    _check_owner(run, there)
+    changes = await _make_changes(run, definitions, count, more)
+    service = await run.client.update_service(there.name, changes) if changes else there
+    await run.client.set_tags(service.arn or there.arn, tags)
+    run.log.info("the service %s is as the definition says", there.name)
+    return service
+
+
+async def _make_creation(
+    run: ServiceRun,
+    definitions: Definitions,
+    tags: Mapping[str, str],
+    count: int | None,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    given = {**(definitions.service or {}), **more}
+    fitted, unknown = await run.client.fit("CreateService", given)
+    _tell_unknown(run, "service", unknown)
+    if definitions.controller == EXTERNAL:
+        fitted = {
+            key: value
+            for key, value in fitted.items()
+            if key not in TASK_SET_FIELDS and key != "taskDefinition"
+        }
+    fitted.pop("clientToken", None)
+    if fitted.get("schedulingStrategy", "REPLICA") == "REPLICA":
+        fitted["desiredCount"] = count if count is not None else fitted.get("desiredCount", 0)
+    return {**fitted, "tags": write_tags(tags)}
+
+
+async def _make_changes(
+    run: ServiceRun, definitions: Definitions, count: int | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    given = {
+        key: value
+        for key, value in {**(definitions.service or {}), **more}.items()
+        if str(key).lower() not in {"cluster", "service", "desiredcount", "deploymentcontroller"}
+    }
+    fitted, _ = await run.client.fit("UpdateService", given)
+    if definitions.controller == EXTERNAL:
+        fitted = {key: value for key, value in fitted.items() if key in EXTERNAL_UPDATES}
+    if count is not None:
+        fitted["desiredCount"] = count
+    return fitted
+
+
+async def roll_out_task_set(
+    run: ServiceRun,
+    definitions: Definitions,
+    *,
+    variant: str,
+    task_definition: str,
+    scale: float,
+    group: TargetGroup | None,
+) -> TaskSet:
+    """Makes the task set of a variant and waits until all its tasks run."""
+    task_set = await create_task_set(
+        run,
+        definitions,
+        variant=variant,
+        task_definition=task_definition,
+        scale=scale,
+        group=group,
+    )
+    await wait_task_set(run, task_set)
+    return task_set
+
+
+async def create_task_set(
+    run: ServiceRun,
+    definitions: Definitions,
+    *,
+    variant: str,
+    task_definition: str,
+    scale: float,
+    group: TargetGroup | None,
+) -> TaskSet:
+    """Makes the task set of a variant, or finds the one that an earlier attempt has made."""
+    fitted, _ = await run.client.fit("CreateTaskSet", definitions.service or {})
+    fields = {key: value for key, value in fitted.items() if key in TASK_SET_FIELDS}
+    if group is not None:
+        fields["loadBalancers"] = [describe_group(group)]
+    elif definitions.options.input.access_type != "ELB":
+        fields.pop("loadBalancers", None)
+    task_set = await run.client.create_task_set(
+        definitions.service_name,
+        {
+            **fields,
+            "externalId": run.name_task_set(variant),
+            "taskDefinition": task_definition,
+            "scale": {"value": float(scale), "unit": "PERCENT"},
+            "tags": write_tags(run.make_tags(definitions)),
+        },
+    )
+    run.log.info(
+        "the task set %s runs %s at %g %%",
+        task_set.id,
+        task_definition.rpartition("/")[2],
+        scale,
+    )
+    return task_set
+
+
+def describe_group(group: TargetGroup) -> dict[str, Any]:
+    """Returns a target group as a task set and a service have it."""
+    if not group.container_name or not group.container_port:
+        raise StageFailedError(
+            f"the target group {group.target_group_arn} needs containerName and containerPort",
+            hint="under input.targetGroups",
+        )
+    return {
+        "targetGroupArn": group.target_group_arn,
+        "containerName": group.container_name,
+        "containerPort": group.container_port,
+    }
+
+
+def find_primary_group(definitions: Definitions) -> TargetGroup | None:
+    """Returns the primary's target group, None where the service has none."""
+    given = definitions.options.input
+    return given.target_groups.primary if given.access_type == "ELB" else None
+
+
+async def delete_task_sets(
+    run: ServiceRun, service: str, *, but: Collection[str], reason: str
+) -> None:
+    """Deletes the task sets that piped has made, but those with these ARNs or external ids."""
+    for each in await run.client.list_task_sets(service):
+        if each.arn in but or each.external_id in but:
+            continue
+        if not each.is_managed:
+            run.log.info("the task set %s is left alone: piped has not made it", each.id)
+            continue
+        await run.client.delete_task_set(service, each.arn)
+        run.log.info("deleted the task set %s: %s", each.id, reason)
+
+
+def _check_owner(run: ServiceRun, service: Service) -> None:
+    owner = service.tags.get(APPLICATION)
+    if owner and owner != run.ctx.deployment.application_id:
+        run.log.info("the service %s was of the application %s before", service.name, owner)
+
+
+def _tell_unknown(run: ServiceRun, kind: str, unknown: Collection[str]) -> None:
+    for path in unknown:
+        run.log.info(
+            "the %s definition has %s, which AWS does not know; it is left out", kind, path
+        )

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live state, drift, details and preview."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipecd_plugin_ecs.plugin import Ecs
+
+from pipecd_sdk import Health, ResourceGoneError, SyncStatus
+from pipecd_sdk.testing import StageHarness
+from pipecd_test_support.aws.ecs_lab import EcsLab, make_task
+
+pytestmark = pytest.mark.xdist_group("aws")
+
+
+async def begin(lab: EcsLab, **more: Any) -> StageHarness[Ecs]:
+    v1 = await lab.deploy_first(lab.make_service(**more))
+    return lab.open("second", v1, v1)
+
+
+async def test_what_runs_is_shown_as_a_tree(lab: EcsLab) -> None:
+    harness = await begin(lab)
+
+    seen = await harness.live_state()
+
+    kinds = [resource.kind for _, resource in seen.resources]
+    assert kinds[:2] == ["ECS:Service", "ECS:TaskSet"]
+    service, task_set = (resource for _, resource in seen.resources[:2])
+    assert service.health is Health.HEALTHY
+    assert service.metadata["runningCount"] == "4"
+    assert task_set.parents == [service.id]
+    assert task_set.metadata["commit"] == "v1"
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+
+
+async def test_a_service_whose_tasks_do_not_run_is_unhealthy(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task("web:broken"), lab.make_service())
+    harness = lab.open("first", v1)
+    await harness.run("ECS_SYNC")
+
+    seen = await harness.live_state()
+
+    assert Health.UNHEALTHY in seen.healths
+
+
+async def test_another_commit_with_the_same_definitions_is_no_drift(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first()
+    v2 = lab.write("v2", make_task(), lab.make_service())
+
+    seen = await lab.open("second", v2, v1).live_state()
+
+    assert seen.sync.status is SyncStatus.SYNCED
+
+
+async def test_another_image_and_count_are_drift_that_names_the_fields(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first()
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service(count=5))
+
+    seen = await lab.open("second", v2, v1).live_state()
+
+    assert seen.sync.status is SyncStatus.OUT_OF_SYNC
+    assert seen.sync.short_reason == (
+        "2 fields differ from git: service.desiredCount, task.containerDefinitions.0.image"
+    )
+    assert "-       image: web:v1" in seen.sync.reason
+    assert "+       image: web:v2" in seen.sync.reason
+
+
+async def test_a_count_that_git_leaves_open_is_no_drift(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", desiredCount=9)
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+    lab.write("v1", make_task(), lab.make_service(count=None))
+
+    assert (await harness.live_state()).sync.status is SyncStatus.SYNCED
+
+
+async def test_fields_may_be_left_out_of_the_comparison(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", desiredCount=9)
+    harness.options = {**lab.make_options(), "ignoreDrift": ["service.desiredCount"]}
+
+    assert (await harness.live_state()).sync.status is SyncStatus.SYNCED
+
+
+async def test_the_order_of_variables_numbers_as_texts_and_host_ports_are_no_drift(
+    lab: EcsLab,
+) -> None:
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    names = [{"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
+    v1 = lab.write(
+        "v1",
+        make_task(cpu=256, container={"environment": names, "portMappings": ports}),
+        lab.make_service(),
+    )
+    assert (await lab.open("first", v1).run("ECS_SYNC")).reason == ""
+    ports = [{"containerPort": 80, "hostPort": 0}]
+    v2 = lab.write(
+        "v2",
+        make_task(cpu="256", container={"environment": names[::-1], "portMappings": ports}),
+        lab.make_service(),
+    )
+
+    seen = await lab.open("second", v2, v1).live_state()
+
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+
+
+async def test_a_service_that_is_not_there_is_out_of_sync(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task(), lab.make_service())
+
+    seen = await lab.open("first", v1).live_state()
+
+    assert seen.sync.status is SyncStatus.OUT_OF_SYNC
+    assert "the service web is not there" in seen.sync.reason
+
+
+async def test_an_account_that_cannot_be_read_is_unknown_and_no_drift(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    lab.aws.break_next("DescribeServices", "deny")
+
+    seen = await harness.live_state()
+
+    assert seen.sync.status is SyncStatus.UNKNOWN
+    assert "ecs:DescribeServices" in seen.sync.reason
+
+
+async def test_a_task_without_a_service_is_shown_and_not_compared(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task("job:v1"))
+    options = {"input": {"clusterArn": lab.cluster}}
+    harness = lab.open("first", v1, options=options)
+    assert (await harness.run("ECS_SYNC")).reason == ""
+
+    seen = await harness.live_state()
+
+    assert [resource.kind for _, resource in seen.resources] == ["ECS:Task"]
+    assert seen.sync.status is SyncStatus.UNKNOWN
+
+
+async def test_two_deploy_targets_are_both_read(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    other = lab.target
+    harness.targets = [lab.target, type(other)(name="other", labels={}, config=other.config)]
+
+    seen = await harness.live_state()
+
+    assert {target.name for target, _ in seen.resources} == {"aws", "other"}
+
+
+async def test_a_service_is_opened_with_its_difference(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first()
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service())
+    harness = lab.open("second", v2, v1)
+    arn = lab.read_service()["serviceArn"]
+
+    details = await harness.open_resource(arn)
+
+    assert "serviceName: web" in details.manifest
+    assert "web:v2" in (details.difference or "")
+
+
+async def test_a_task_set_is_opened_and_one_that_is_gone_is_told(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    [(_, found)] = [
+        each for each in (await harness.live_state()).resources if each[1].kind == "ECS:TaskSet"
+    ]
+    assert "taskSetArn" in (await harness.open_resource(found.id)).manifest
+    lab.aws.ecs.delete_task_set(cluster=lab.cluster, service="web", taskSet=found.id)
+
+    with pytest.raises(ResourceGoneError, match="not there any more"):
+        await harness.open_resource(found)
+
+
+SECRET = "hunter2hunter2"  # noqa: S105 - an example
+APPLICATION = (
+    "apiVersion: pipecd.dev/v1beta1\nkind: Application\n"
+    "spec: {encryption: {decryptionTargets: [taskdef.json]}}\n"
+)
+
+
+def write_secret(lab: EcsLab, commit: str, value: str) -> Path:
+    variables = [{"name": "PASSWORD", "value": value}]
+    task = make_task(container={"environment": variables})
+    folder = lab.write(commit, task, lab.make_service())
+    (folder / "app.pipecd.yaml").write_text(APPLICATION)
+    return folder
+
+
+async def test_values_of_opened_secrets_are_shown_nowhere(lab: EcsLab) -> None:
+    v1 = write_secret(lab, "v1", "old-" + SECRET)
+    assert (await lab.open("first", v1).run("ECS_SYNC")).reason == ""
+    harness = lab.open("second", write_secret(lab, "v2", SECRET), v1)
+
+    seen = await harness.live_state()
+    [preview] = (await harness.plan_preview()).values()
+    details = await harness.open_resource(lab.read_service()["serviceArn"])
+
+    assert seen.sync.status is SyncStatus.OUT_OF_SYNC
+    shown = f"{seen} {preview} {details}"
+    assert SECRET not in shown
+    assert "*****" in shown
+
+
+async def test_a_preview_shows_both_definitions_and_asks_nobody(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task(), lab.make_service())
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service(count=5))
+    lab.aws.forget()
+
+    [preview] = (await lab.open("second", v2, v1).plan_preview()).values()
+
+    assert preview.summary == "task definition and service definition changed"
+    assert "-  image: web:v1" in preview.details
+    assert "+desiredCount: 5" in preview.details
+    assert lab.aws.calls() == []
+
+
+async def test_a_preview_of_no_change_says_so(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task(), lab.make_service())
+
+    [preview] = (await lab.open("second", v1, v1).plan_preview()).values()
+
+    assert preview.no_change
+
+
+async def test_a_preview_of_the_first_commit_shows_all(lab: EcsLab) -> None:
+    v1 = lab.write("v1", make_task(), lab.make_service())
+
+    [preview] = (await lab.open("first", v1).plan_preview()).values()
+
+    assert preview.summary == "task definition and service definition new"
