@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-EXAMPLE = ROOT / "examples" / "04-ecs"
+EXAMPLE = ROOT / "examples" / "07-ecs"
 POLICY = ROOT / "deploy" / "aws" / "ecs-policy.json"
 VERBS = (
     "Create",

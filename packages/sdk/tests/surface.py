@@ -16,16 +16,9 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "analysis",
         "diff",
         "gojson",
-<<<<<<< HEAD
-<<<<<<< HEAD
-        "images",
-=======
         "hosts",
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
-=======
         "images",
         "opened_files",
->>>>>>> 3f64fcff2a89e59d5c47299bdb8af6fadff7eb34
         "patterns",
         "process",
         "regex",

@@ -23,11 +23,8 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "analysis",
         "diff",
         "gojson",
-<<<<<<< HEAD
-        "images",
-=======
         "hosts",
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
+        "images",
         "patterns",
         "process",
         "regex",

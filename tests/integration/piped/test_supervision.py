@@ -115,11 +115,7 @@ async def test_readiness_follows_a_plugin_that_is_killed_and_comes_back(
     site.start("--admin-port", str(admin.port))
     await admin.until(200, lambda it: it["notReady"] == [])
 
-<<<<<<< HEAD
-    os.kill(site.plugin_pid("dummy"), signal.SIGKILL)
-=======
     os.kill(site.find_plugin_pid("dummy"), signal.SIGKILL)
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
     away = await admin.until(503, lambda it: part_of(it, "plugin dummy")["state"] == "failed")
     assert "was ended by SIGKILL" in part_of(away, "plugin dummy")["sentence"]
     assert part_of(away, "plugin wait")["ready"], "the others are unaffected"
@@ -185,21 +181,13 @@ async def test_a_stage_that_hangs_ends_by_its_timeout_and_its_plugin_is_restarte
     site.start()
     deployment_id = await client.deploy("web", commit)
     await until(lambda: site.records() == [f"DUMMY_SYNC {commit}"], site)
-<<<<<<< HEAD
-    pid = site.plugin_pid("dummy")
-=======
     pid = site.find_plugin_pid("dummy")
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
     ended = await client.completed(deployment_id)
 
     assert ended.status == pb.DEPLOYMENT_FAILURE
     assert "DUMMY_SYNC took longer than 1s" in ended.status_reason
     states = await client.plugins_are(dummy="READY", scriptrun="READY")
-<<<<<<< HEAD
-    assert pid != site.plugin_pid("dummy")
-=======
     assert pid != site.find_plugin_pid("dummy")
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
     assert (states["dummy"].restarts, states["scriptrun"].restarts) == (1, 0)
     [failed] = [each for each in site.events() if each["event"] == "plugin.failed"]
     assert "did not end a stage within 30s after it was cancelled" in failed["sentence"]
@@ -315,11 +303,7 @@ async def test_a_person_restarts_a_plugin_and_its_stage_is_continued(
     await client.until(
         deployment_id, lambda it: bool(it.stages) and "startTime" in it.stages[0].metadata
     )
-<<<<<<< HEAD
-    before = site.plugin_pid("wait")
-=======
     before = site.find_plugin_pid("wait")
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
 
     told = await asyncio.to_thread(
         pipectl, site, "piped", "restart-plugin", "--piped-id", site.piped_id, "--plugin", "wait"
@@ -330,9 +314,5 @@ async def test_a_person_restarts_a_plugin_and_its_stage_is_continued(
     assert ended.status == pb.DEPLOYMENT_SUCCESS, ended.status_reason
     states = await client.plugins_are(wait="READY", scriptrun="READY")
     assert (states["wait"].restarts, states["scriptrun"].restarts) == (1, 0)
-<<<<<<< HEAD
-    assert site.plugin_pid("wait") != before
-=======
     assert site.find_plugin_pid("wait") != before
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
     assert not [each for each in site.events() if each["event"] == "plugin.failed"]

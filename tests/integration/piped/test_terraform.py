@@ -94,7 +94,7 @@ async def test_a_plan_is_approved_and_applied_while_its_plugin_is_killed_then_on
     assert lab.values() == {"terraform_data.one": "v1"}
     await approve(client, deployment_id)
     pid = await wait_for_pid(lab.folder / "pid-v2", limit=120)
-    os.kill(site.plugin_pid("terraform"), signal.SIGKILL)
+    os.kill(site.find_plugin_pid("terraform"), signal.SIGKILL)
     assert is_alive(pid), "the apply outlives its plugin"
     await asyncio.to_thread((lab.folder / "go-v2").touch)
     done = await client.completed(deployment_id)

@@ -94,13 +94,9 @@ else:
         {
             "msgspec": "field",
             "msgspec.structs": "replace",
-<<<<<<< HEAD
             "pipecd_model.config": (
-                "BadValueError Base64Secret Duration Percentage Replicas Report Secret"
+                "BadValueError Base64Secret Duration Percentage Replicas Report Secret Share"
             ),
-=======
-            "pipecd_model.config": "BadValueError Duration Percentage Replicas Report Secret Share",
->>>>>>> 3f64fcff2a89e59d5c47299bdb8af6fadff7eb34
             ".application": "ApplicationConfig",
             ".clock": "Clock",
             ".config": "Fault PluginConfig StageConfig TargetConfig",

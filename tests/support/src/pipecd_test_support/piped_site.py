@@ -349,11 +349,7 @@ class PipedSite:
         """The process id of the piped, which has been started."""
         return self.require_process().pid
 
-<<<<<<< HEAD
-    def plugin_pid(self, name: str) -> int:
-=======
     def find_plugin_pid(self, name: str) -> int:
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
         """The process of a plugin, from what piped has on record."""
         [pid] = [
             int(file.name)

@@ -12,18 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-<<<<<<< HEAD
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts, parse_address
-from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit import yaml
-from pipecd_sdk.repository import Folder, read_text, resolve_within
-=======
-from pipecd_plugin_kubernetes.rendering.folder import Folder, read_text, resolve_within
 from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit import yaml
 from pipecd_sdk.kit.hosts import parse_address
->>>>>>> 63182fc4d05246ae22118bd7a8f7de9dc2bc6e8b
+from pipecd_sdk.repository import Folder, read_text, resolve_within
 
 NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 MOST_KUSTOMIZATIONS: Final = 500
