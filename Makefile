@@ -46,8 +46,8 @@ TYPED_TESTS := \
 	packages/runtime/tests \
 	packages/sdk/tests \
 	packages/wire/tests \
-	plugins/cloudrun/tests \
 	plugins/analysis/tests \
+	plugins/cloudrun/tests \
 	plugins/dummy/tests \
 	plugins/ecs/tests \
 	plugins/files/tests \

@@ -22,18 +22,20 @@ class AwsLab:
 
         self.url = url
         self.credentials_file = credentials_file
-        session = botocore.session.Session()
+        self._session = botocore.session.Session()
+        self.ecs, self.elb, self.ec2 = (
+            self.make_client(name) for name in ("ecs", "elbv2", "ec2")
+        )
 
-        def make_client(service: str) -> Any:
-            return session.create_client(
-                service,
-                region_name=REGION,
-                endpoint_url=url,
-                aws_access_key_id="test",
-                aws_secret_access_key="test",  # noqa: S106 - moto takes anything
-            )
-
-        self.ecs, self.elb, self.ec2 = (make_client(name) for name in ("ecs", "elbv2", "ec2"))
+    def make_client(self, service: str) -> Any:
+        """Returns a client of botocore that sees the server as AWS."""
+        return self._session.create_client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.url,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",  # noqa: S106 - moto takes anything
+        )
 
     @property
     def target(self) -> dict[str, str]:
@@ -60,6 +62,14 @@ class AwsLab:
     def keep_draining(self, *, drains: bool) -> None:
         """Lets deleted task sets be shown as DRAINING from now on."""
         self._post({"drain": drains})
+
+    def slow_down(self, *, looks: int) -> None:
+        """Lets changes of functions be ready only after so many looks."""
+        self._post({"slow": looks})
+
+    def fail_next_change(self, reason: str) -> None:
+        """Lets the next change of a function be taken, and fail afterwards."""
+        self._post({"failing": reason})
 
     def forget(self) -> None:
         """Forgets calls and faults."""

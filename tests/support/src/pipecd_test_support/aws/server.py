@@ -13,7 +13,7 @@ In front of moto stands what moto has not (its known gaps), and what a test want
   `memory`, or the launch type is EC2 and no instance is there: tests have memory and FARGATE.
 * moto keeps only some fields of a service: what was sent is checked instead (`calls`).
 
-The faults are set with POST /lab, see `AwsLab`.
+What moto's Lambda has not is in `lambda_plane`. The faults are set with POST /lab, see `AwsLab`.
 """
 
 import json
@@ -31,6 +31,8 @@ from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Response
 
+from pipecd_test_support.aws.lambda_plane import LambdaPlane, place_locations, read_rest_action
+
 Environ = dict[str, Any]
 MOST_BODY = 10 * 1024 * 1024
 
@@ -46,6 +48,7 @@ class LabApp:
         self._tokens: dict[str, tuple[int, bytes]] = {}
         self._drained: dict[str, dict[str, Any]] = {}
         self._drains = False
+        self._lambda = LambdaPlane()
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(min(int(environ.get("CONTENT_LENGTH") or 0), MOST_BODY))
@@ -59,7 +62,11 @@ class LabApp:
         is_json = "HTTP_X_AMZ_TARGET" in environ
         if fault is not None and (refusal := refuse(fault, is_json=is_json)) is not None:
             return refusal(environ, start_response)
-        status, headers, answer = self._forward(environ, body, action, parameters)
+        if (known := self._lambda.answer(environ, parameters)) is not None:
+            status, headers, answer = known.status_code, list(known.headers), known.data
+        else:
+            status, headers, answer = self._forward(environ, body, action, parameters)
+        answer = place_locations(answer, environ.get("HTTP_HOST", ""))
         if fault is not None and fault["kind"] == "lost":
             return Response(b"{}", 500)(environ, start_response)
         if fault is not None and fault["kind"] == "hold":
@@ -77,9 +84,11 @@ class LabApp:
                 self._drains = order.get("drain", self._drains)
                 if not self._drains:
                     self._drained.clear()
+                self._lambda.order(order)
                 if order.get("forget"):
                     self._calls.clear()
                     self._faults.clear()
+                    self._lambda.order({"slow": 0, "failing": ""})
             return Response(json.dumps(self._calls), 200, content_type="application/json")
 
     def _take_fault(self, action: str) -> dict[str, Any] | None:
@@ -195,7 +204,9 @@ class LabApp:
 
 
 def read_action(environ: Environ, body: bytes) -> tuple[str, dict[str, Any]]:
-    """Returns the action of a request, of the JSON and of the query protocol, and what it says."""
+    """Returns the action of a request, of any protocol, and what it says."""
+    if (found_rest := read_rest_action(environ, body)) is not None:
+        return found_rest
     if target := environ.get("HTTP_X_AMZ_TARGET", ""):
         try:
             found = json.loads(body or b"{}")
@@ -213,7 +224,8 @@ def refuse(fault: Mapping[str, Any], *, is_json: bool) -> Response | None:
             status, code, text = 400, "ThrottlingException", "Rate exceeded"
         case "deny":
             who = "arn:aws:iam::123456789012:user/piped"
-            right = f"{'ecs' if is_json else 'elasticloadbalancing'}:{fault['action']}"
+            named = "ecs" if is_json else "elasticloadbalancing"
+            right = f"{fault.get('service', named)}:{fault['action']}"
             status, code = 400, "AccessDeniedException"
             text = f"User: {who} is not authorized to perform: {right} on resource: *"
         case "fail":

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The alias that callers use: its traffic, its URL, and what is kept ready behind it."""
+
+from pipecd_aws import AwsError
+from pipecd_plugin_lambda.manifest import FunctionManifest
+from pipecd_plugin_lambda.parameters import fit_url
+from pipecd_plugin_lambda.provider.functions import CONFLICT
+from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.waiting import wait_provisioned
+from pipecd_plugin_lambda.traffic import Traffic, send_all, shift
+
+
+async def route(run: TargetRun, version: str, percent: float) -> None:
+    """Gives a version its share of the traffic; the alias is made when there is none."""
+    traffic = await run.api.get_alias(run.alias)
+    if traffic is None:
+        if percent < 100:
+            run.log.info(
+                "there was no alias %s, and so no version to share with: version %s gets all",
+                run.alias,
+                version,
+            )
+        await set_traffic(run, send_all(version), before=None)
+        return
+    await set_traffic(run, shift(traffic, version, percent), before=traffic)
+
+
+async def set_traffic(run: TargetRun, wanted: Traffic, *, before: Traffic | None) -> None:
+    """Sets the traffic of the alias, unless it is split like that already."""
+    if wanted.is_same(before):
+        run.log.info("%s has it already: %s", run.alias, wanted)
+        return
+    await run.api.put_alias(run.alias, wanted, exists=before is not None)
+    run.log.success("%s: %s", run.alias, wanted)
+
+
+async def set_alias_options(
+    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+) -> None:
+    """Brings URL and provisioned concurrency of the alias to a manifest."""
+    await _set_url(run, manifest, previous)
+    await _set_provisioned(run, manifest, previous)
+
+
+async def _set_url(
+    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+) -> None:
+    qualifier = {"Qualifier": run.alias}
+    if manifest.url is None:
+        if previous is not None and previous.url is not None:
+            run.log.info("removing the URL of %s", run.alias)
+            await run.api.find("DeleteFunctionUrlConfig", qualifier)
+        return
+    shape = await run.api.read_shape("CreateFunctionUrlConfig")
+    parameters = {**fit_url(manifest, shape), **qualifier}
+    live = await run.api.get_url(run.alias)
+    if live is None:
+        try:
+            live = await run.api.call("CreateFunctionUrlConfig", parameters)
+        except AwsError as error:
+            if error.code != CONFLICT:
+                raise
+    if live is not None and any(live.get(k) != v for k, v in parameters.items() if k in live):
+        live = await run.api.call("UpdateFunctionUrlConfig", parameters)
+    if live is not None:
+        run.log.info("%s is called at %s", run.alias, live.get("FunctionUrl", "its URL"))
+
+
+async def _set_provisioned(
+    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+) -> None:
+    qualifier = {"Qualifier": run.alias}
+    if not manifest.provisioned:
+        if previous is not None and previous.provisioned:
+            run.log.info("removing the provisioned concurrency of %s", run.alias)
+            await run.api.find("DeleteProvisionedConcurrencyConfig", qualifier)
+        return
+    live = await run.api.get_provisioned(run.alias) or {}
+    if live.get("RequestedProvisionedConcurrentExecutions") != manifest.provisioned:
+        run.log.info("keeping %d ready behind %s", manifest.provisioned, run.alias)
+        await run.api.call(
+            "PutProvisionedConcurrencyConfig",
+            {**qualifier, "ProvisionedConcurrentExecutions": manifest.provisioned},
+        )
+    await wait_provisioned(run)

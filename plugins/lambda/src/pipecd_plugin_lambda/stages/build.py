@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the version of a deployment: the function brought to the commit, then published.
+
+A stage that is continued publishes nothing twice: what it has published is noted, and, if it died
+before the note, found by its description.
+"""
+
+from pipecd_plugin_lambda.provider.functions import LiveFunction
+from pipecd_plugin_lambda.stages.function import bring_function
+from pipecd_plugin_lambda.stages.ledger import LedgerNotes
+from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.waiting import wait_function
+from pipecd_sdk import StageFailedError
+
+
+async def build_version(run: TargetRun) -> str:
+    """Returns the published version of the commit. Raises StageFailedError."""
+    notes = await run.ledger.read()
+    live = await run.api.get()
+    version = ""
+    if notes is None:
+        notes = await _note_before(run, live)
+    else:
+        version = notes.version or await _find_published(run, notes, live)
+    if not version:
+        code_hash = await bring_function(run, run.manifest, previous=run.running, live=live)
+        version = await _publish(run, code_hash)
+    else:
+        run.log.info("version %s is published already", version)
+    await run.ledger.note_version(notes, version)
+    await wait_function(run, version)
+    return version
+
+
+async def _note_before(run: TargetRun, live: LiveFunction | None) -> LedgerNotes:
+    traffic = await run.api.get_alias(run.alias) if live is not None else None
+    notes = LedgerNotes(existed=live is not None, traffic=traffic)
+    await run.ledger.note_before(notes)
+    return notes
+
+
+async def _find_published(run: TargetRun, notes: LedgerNotes, live: LiveFunction | None) -> str:
+    if live is None:
+        return ""
+    return await run.api.find_version(run.marker, but=notes.undone) or ""
+
+
+async def _publish(run: TargetRun, code_hash: str) -> str:
+    version, description = await run.api.publish(run.marker, code_hash)
+    if not version:
+        raise StageFailedError("AWS's answer about the new version is not understood")
+    if description == run.marker:
+        run.log.success("published version %s of %s", version, run.api.name)
+    else:
+        run.log.info("nothing has changed since version %s: it is used", version)
+    return version

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a deployment has noted about one deploy target, in the deployment's metadata.
+
+How it was before is noted before the first change, and never replaced: a stage that is killed
+leaves the note behind. No values of the function are kept: AWS has them, in its versions.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipecd_plugin_lambda.traffic import Traffic, parse_kept
+from pipecd_sdk import Metadata, StageFailedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerNotes:
+    """What was noted."""
+
+    existed: bool = False
+    """Whether the function was there."""
+    traffic: Traffic | None = None
+    """How the alias split the traffic; None when there was no alias."""
+    version: str = ""
+    """What the deployment has published."""
+    undone: tuple[str, ...] = ()
+    """Versions that a rollback has taken back."""
+
+    def to_text(self) -> str:
+        """Returns the notes as they are kept."""
+        kept: dict[str, Any] = {
+            "existed": self.existed,
+            "original-traffic": self.traffic.to_json() if self.traffic else None,
+            "rollout": self.version,
+            "undone": list(self.undone),
+        }
+        return json.dumps(kept, separators=(",", ":"))
+
+
+def parse_notes(text: str) -> LedgerNotes:
+    """Returns kept notes. Raises StageFailedError when they are none."""
+    try:
+        kept: Mapping[str, Any] = json.loads(text)
+        traffic = kept["original-traffic"]
+        return LedgerNotes(
+            existed=bool(kept["existed"]),
+            traffic=parse_kept(traffic) if traffic else None,
+            version=str(kept["rollout"]),
+            undone=tuple(map(str, kept["undone"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StageFailedError(
+            "the deployment's metadata does not tell how it was before",
+            hint="bring it back by deploying the earlier commit",
+        ) from None
+
+
+class Ledger:
+    """The notes of one deployment about one deploy target."""
+
+    def __init__(self, metadata: Metadata, target: str) -> None:
+        self._metadata = metadata
+        self._key = f"lambda/{target}"
+
+    async def read(self) -> LedgerNotes | None:
+        """Returns the notes; None when no stage has changed anything yet."""
+        text = await self._metadata.get(self._key)
+        return None if text is None else parse_notes(text)
+
+    async def note_before(self, notes: LedgerNotes) -> None:
+        """Notes how it is before the first change."""
+        await self._metadata.put(self._key, notes.to_text())
+
+    async def note_version(self, notes: LedgerNotes, version: str) -> None:
+        """Notes what was published."""
+        await self._metadata.put(self._key, replace(notes, version=version).to_text())
+
+    async def note_undone(self, notes: LedgerNotes) -> None:
+        """Notes that the deployment was rolled back: a stage that runs again begins anew."""
+        undone = tuple(dict.fromkeys((*notes.undone, *filter(None, [notes.version]))))
+        await self._metadata.put(self._key, replace(notes, version="", undone=undone).to_text())
