@@ -10,6 +10,7 @@ from typing import TypeAlias
 from pipecd_controlplane.store.backup import Backup
 from pipecd_controlplane.store.changes import OnCommit
 from pipecd_controlplane.store.database import Database
+from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite import backup as sqlite_backup
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.folder import owned
@@ -24,13 +25,20 @@ class SqliteFolder:
     """For tests: run each unit of work twice and compare, see `sqlite.repeating`."""
 
 
-DatabaseConfig: TypeAlias = SqliteFolder
+DatabaseConfig: TypeAlias = SqliteFolder | PostgresServer
 """Which database: a union of one type for each driver."""
 
 
 @asynccontextmanager
 async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIterator[Database]:
     """Yields the open database. Raises StateError when it cannot be used."""
+    if isinstance(config, PostgresServer):
+        # Loaded only where it is wanted: the driver and its dialect take a tenth of a second.
+        from pipecd_controlplane.store.postgres.database import open_postgres  # noqa: PLC0415
+
+        async with open_postgres(config, on_commit) as opened:
+            yield opened
+        return
     async with open_sqlite(
         config.folder, on_commit=on_commit, repeat_units=config.repeat_units
     ) as database:
