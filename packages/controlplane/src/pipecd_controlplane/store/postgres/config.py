@@ -16,3 +16,5 @@ class PostgresServer:
     """How many at most, and how many units run at the same time."""
     wait_seconds: float = 60.0
     """How long a start waits for a server that does not answer yet."""
+    takeover_seconds: float = 20.0
+    """How long a start waits for the session of one that was killed to end."""

@@ -11,7 +11,7 @@ When the answer to a COMMIT is lost, the id of the transaction tells what became
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,8 +42,9 @@ from pipecd_controlplane.store.postgres.failures import (
     explain_lost,
     explain_refused,
 )
+from pipecd_controlplane.store.postgres.pool import open_pool, wait_reachable
 from pipecd_controlplane.store.postgres.prepare import prepare_database
-from pipecd_controlplane.store.postgres.pool import open_pool
+from pipecd_controlplane.store.postgres.sole_use import SoleUse
 from pipecd_controlplane.store.postgres.views import PostgresTransaction, PostgresView
 from pipecd_controlplane.store.statements import Statements
 from pipecd_controlplane.store.units import run_unit
@@ -89,6 +90,7 @@ class PostgresDatabase:
         pool: "asyncpg.Pool[asyncpg.Record]",
         statements: Statements,
         threads: ThreadPoolExecutor,
+        sole: SoleUse,
         on_commit: OnCommit,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
@@ -96,10 +98,11 @@ class PostgresDatabase:
         self._pool = pool
         self._statements = statements
         self._threads = threads
+        self._sole = sole
         self._on_commit = on_commit
         self._patience_seconds = patience_seconds
         self._loop = asyncio.get_running_loop()
-        self._writing: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def one(self, statement: Executable, **parameters: Value) -> Row | None:
         compiled = self._statements[statement]
@@ -119,28 +122,32 @@ class PostgresDatabase:
                 view = PostgresView(connection, self._statements, self._loop)
                 return await self._loop.run_in_executor(self._threads, lambda: run_unit(work(view)))
 
-        return await self._ask(ask)
+        return await self._finish(self._ask(ask))
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         call = find_audited_call()
         if call is None:
-            return await self._write_shielded(work)
-        return await write_audited(self._write_shielded, call, work)
+            return await self._write(work)
+        return await write_audited(self._write, call, work)
 
     async def close(self) -> None:
         """Waits for the units that are running."""
-        if self._writing:
-            await asyncio.wait(self._writing)
+        while self._running:
+            await asyncio.wait(self._running)
 
-    async def _write_shielded(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        # A caller that goes away must not leave a transaction open behind it.
-        task = asyncio.ensure_future(self._write(work))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+    async def _finish(self, unit: Coroutine[Any, Any, T]) -> T:
+        """Runs a unit to its end, also when its caller goes away: its thread cannot be stopped."""
+        task = asyncio.ensure_future(unit)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
     async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return await self._finish(self._write_current(work))
+
+    async def _write_current(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         for run in range(MAX_RUNS):
+            await self._sole.wait_held(seconds=self._patience_seconds)
             try:
                 attempt = await self._ask(lambda run=run: self._run(work, is_rerun=run > 0))  # type: ignore[misc] # bound now
             except (StaleReadError, *CONFLICTS):
@@ -246,13 +253,18 @@ async def open_postgres(
 ) -> AsyncIterator[PostgresDatabase]:
     """Yields the database of a server. Raises StateError when it cannot be used."""
     dialect = PGDialect_asyncpg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call] # SQLAlchemy's
-    statements = Statements(dialect, insert)
-    async with open_pool(server) as pool:
-        async with pool.acquire() as connection:
-            await prepare_database(connection, dialect)
-        with ThreadPoolExecutor(server.connections, thread_name_prefix="pipecd-unit") as threads:
-            database = PostgresDatabase(pool, statements, threads, on_commit)
-            try:
-                yield database
-            finally:
-                await database.close()
+    await wait_reachable(server)
+    sole = SoleUse(server)
+    async with sole.holding(), open_pool(server) as pool:
+        try:
+            async with pool.acquire() as connection:
+                await prepare_database(connection, dialect)
+        except asyncpg.PostgresError as error:
+            raise explain_refused(error) from error
+        threads = ThreadPoolExecutor(server.connections, thread_name_prefix="pipecd-unit")
+        database = PostgresDatabase(pool, Statements(dialect, insert), threads, sole, on_commit)
+        try:
+            yield database
+        finally:
+            await database.close()
+            threads.shutdown()
