@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the control plane share: builders, a database, a served control plane."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
+from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer, running_server
 from pipecd_test_support.controlplane_server import Serve, ServedControlPlane, serving
+from pipecd_test_support.postgres import shared_postgres
 from pipecd_test_support.waiting import Soon, wait_soon
 
 
@@ -27,14 +29,21 @@ def told() -> list[Change]:
     return []
 
 
-@pytest.fixture(params=["sqlite"])
-async def database(
-    request: pytest.FixtureRequest, tmp_path: Path, told: list[Change]
-) -> AsyncIterator[Database]:
-    """Each database that we support: all of them make the same promises."""
-    async with open_database(
-        SqliteFolder(folder=tmp_path / "data", repeat_units=True), on_commit=told.extend
-    ) as opened:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseConfig]:
+    """An empty database of each kind that we support: all of them make the same promises."""
+    if request.param == "sqlite":
+        yield SqliteFolder(folder=tmp_path / "data", repeat_units=True)
+        return
+    server = shared_postgres()
+    name = server.create_database()
+    yield PostgresServer(url=server.url(name))
+    server.drop_database(name)
+
+
+@pytest.fixture
+async def database(store_config: DatabaseConfig, told: list[Change]) -> AsyncIterator[Database]:
+    async with open_database(store_config, on_commit=told.extend) as opened:
         yield opened
 
 

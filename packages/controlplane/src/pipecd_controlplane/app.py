@@ -46,7 +46,8 @@ from pipecd_controlplane.ops.operator import SIGN_IN_LINK, serving_operator
 from pipecd_controlplane.ops.retention import list_retention_jobs
 from pipecd_controlplane.ops.sign_in_link import answer_with_links
 from pipecd_controlplane.settings import ServerSettings
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.data_folder import owned
+from pipecd_controlplane.store.open import open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
@@ -116,7 +117,9 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
         await core.audit_heads.log_moved()
         await opened.enter_async_context(running_jobs(_list_jobs(core), core.shared.job_leader))
         more = {SIGN_IN_LINK: answer_with_links(core.links, lambda: address, settings.tls)}
-        await opened.enter_async_context(serving_operator(settings.data_dir, _now, more))
+        await opened.enter_async_context(
+            serving_operator(settings.data_dir, settings.database, _now, more)
+        )
         pages = public_app(services)
         with _refusing_address("--listen"):
             address = await opened.enter_async_context(_serve_public(settings, pages, served))
@@ -150,13 +153,12 @@ async def _open_core(
     opened: AsyncExitStack, settings: ServerSettings, web_base_url: Callable[[], str]
 ) -> _Core:
     """Opens the database, and makes the projects that it must have."""
-    # It goes with the driver: one process owns a folder, so what it remembers is known to all.
+    # One process owns a database, of either kind, so what it remembers is known to all.
     shared: SharedState = InProcessState(settings.data_dir)
+    if settings.postgres is not None:
+        opened.enter_context(owned(settings.data_dir))
     database = await opened.enter_async_context(
-        open_database(
-            SqliteFolder(folder=settings.data_dir, repeat_units=settings.repeat_units),
-            on_commit=shared.bus.publish,
-        )
+        open_database(settings.database, on_commit=shared.bus.publish)
     )
     kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)

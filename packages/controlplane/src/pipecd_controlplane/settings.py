@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pipecd_controlplane.http.server import DEFAULT_LIMITS, CertificateFiles
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
+from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder
+from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.usecases import releases
 from pipecd_controlplane.usecases.leases import DEFAULT_TIMES, LeaseTimes
 from pipecd_model.config.controlplane import ProjectConfig, SharedSsoConfig
@@ -19,6 +21,8 @@ class ServerSettings:
     """All settings of a control plane."""
 
     data_dir: Path
+    postgres: PostgresServer | None = None
+    """Where the rows are; None is a SQLite file in the data folder."""
     host: str = "127.0.0.1"
     port: int = 0
     tls: CertificateFiles | None = None
@@ -60,6 +64,11 @@ class ServerSettings:
     """Called for each call once its handler has ended, before the response is sent."""
     repeat_units: bool = False
     """For tests: run each unit of work twice and compare."""
+
+    @property
+    def database(self) -> DatabaseConfig:
+        """Returns where the rows are."""
+        return self.postgres or SqliteFolder(folder=self.data_dir, repeat_units=self.repeat_units)
 
     @property
     def over_tls(self) -> bool:

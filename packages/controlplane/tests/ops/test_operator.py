@@ -106,14 +106,14 @@ async def test_the_socket_goes_with_the_server_and_one_that_was_left_is_no_hindr
     deep.mkdir(parents=True)
     (deep / SOCKET).write_text("left")
 
-    async with serving_operator(deep, lambda: 5):
+    async with serving_operator(deep, SqliteFolder(folder=deep), lambda: 5):
         assert (deep / SOCKET).is_socket()
     assert not (deep / SOCKET).exists()
 
 
 @pytest.mark.parametrize("line", [b"\n", b"not json\n", b"[]\n", b'{"x": 1}\n', b"x" * LONGEST * 2])
 async def test_nonsense_is_answered_and_does_no_harm(tmp_path: Path, line: bytes) -> None:
-    async with serving_operator(tmp_path, lambda: 5):
+    async with serving_operator(tmp_path, SqliteFolder(folder=tmp_path), lambda: 5):
         for _ in range(2):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
             writer.write(line)

@@ -118,6 +118,7 @@ async def test_the_rarest_filter_leads(kept: Stores, build: MessageBuilder) -> N
     assert FREQUENT > 9
 
 
+@pytest.mark.parametrize("store_config", ["sqlite"], indirect=True)
 async def test_every_filter_that_can_lead_walks_along_an_index(
     kept: Stores, build: MessageBuilder
 ) -> None:

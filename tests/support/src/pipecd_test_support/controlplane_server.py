@@ -14,6 +14,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import hash_of, new_api_key
 from pipecd_model.ids import new_id
 from pipecd_test_support.controlplane_messages import MessageBuilder
+from pipecd_test_support.postgres import find_postgres
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
 from pipecd_wire.model import apikey_pb2, common_pb2, deployment_pb2, project_pb2
@@ -231,7 +232,11 @@ async def serving(folder: Path) -> AsyncIterator[ServedControlPlane]:
     """Serve a data folder in this process: `async with serving(path) as plane`."""
     async with AsyncExitStack() as opened:
         settings = ServerSettings(
-            data_dir=folder, grace_seconds=1, repeat_units=True, console_dir=folder / "no-console"
+            data_dir=folder,
+            postgres=find_postgres(folder),
+            grace_seconds=1,
+            repeat_units=True,
+            console_dir=folder / "no-console",
         )
         running = await opened.enter_async_context(control_plane(settings))
         yield await ServedControlPlane.of(running, opened)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pipecd_controlplane.store.backup import Backup
 from pipecd_controlplane.store.entities import Now
-from pipecd_controlplane.store.open import SqliteFolder, backup_database
+from pipecd_controlplane.store.open import DatabaseConfig, backup_database
 from pipecd_model.errors import PipecdError, StateError
 from pipecd_runtime.logs import logger
 
@@ -39,14 +39,15 @@ AnswerOperator = Callable[[str], Awaitable[dict[str, Any]]]
 
 @asynccontextmanager
 async def serving_operator(
-    folder: Path, now: Now, more: Mapping[str, AnswerOperator] | None = None
+    folder: Path,
+    database: DatabaseConfig,
+    now: Now,
+    more: Mapping[str, AnswerOperator] | None = None,
 ) -> AsyncIterator[None]:
     """Serves the operator's socket while the block runs; `more` are requests beside backups."""
 
     async def make_backup(target: str) -> dict[str, Any]:
-        made = await asyncio.to_thread(
-            backup_database, SqliteFolder(folder=folder), Path(target), now=now()
-        )
+        made = await asyncio.to_thread(backup_database, database, Path(target), now=now())
         log.info("operator.backup", file=str(target), size=made.size)
         return asdict(made)
 

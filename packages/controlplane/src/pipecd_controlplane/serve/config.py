@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration file, as far as a server on SQLite is concerned."""
+"""The configuration file, as far as a server has a use for it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
+from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.config import load_control_plane
 from pipecd_model.config.controlplane import (
     ControlPlaneConfig,
+    PostgresqlConfig,
     ProjectConfig,
     RetentionConfig,
     SharedSsoConfig,
@@ -28,6 +30,7 @@ class FromFile:
     public_url: str = ""
     state_key: str = ""
     data_dir: Path | None = None
+    postgres: PostgresServer | None = None
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso: tuple[SharedSsoConfig, ...] = ()
     retention: Retention = FOR_A_YEAR
@@ -51,6 +54,7 @@ def read(path: Path | None) -> FromFile:
         public_url=config.address,
         state_key=config.state_key.reveal() if config.state_key else "",
         data_dir=_data_dir(config, path),
+        postgres=_postgres(config),
         projects=config.projects,
         shared_sso=config.shared_sso_configs,
         retention=_retention(config.retention),
@@ -85,15 +89,11 @@ def _retention(told: RetentionConfig) -> Retention:
 
 
 def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
-    for part, chosen, served in (
-        ("datastore", config.datastore.type, "SQLITE"),
-        ("filestore", config.filestore.type, "FOLDER"),
-    ):
-        if chosen != served:
-            raise ConfigError(
-                f"{path}: spec.{part}.type: {chosen} is not served yet",
-                hint=f"leave it out: {served} in the data folder is the default",
-            )
+    if config.filestore.type != "FOLDER":
+        raise ConfigError(
+            f"{path}: spec.filestore.type: {config.filestore.type} is not served yet",
+            hint="leave it out: FOLDER in the data folder is the default",
+        )
     folder = None
     if isinstance(config.datastore.config, SqliteConfig) and config.datastore.config.path:
         file = Path(config.datastore.config.path)
@@ -104,3 +104,13 @@ def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
             )
         folder = file.parent
     return folder
+
+
+def _postgres(config: ControlPlaneConfig) -> PostgresServer | None:
+    chosen = config.datastore.config
+    if not isinstance(chosen, PostgresqlConfig):
+        return None
+    return PostgresServer(
+        url=chosen.url.reveal(),
+        password_file=Path(chosen.password_file) if chosen.password_file else None,
+    )

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 
+from pipecd_controlplane.serve.config import read as read_config
 from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.open import SqliteFolder, open_database
@@ -34,6 +35,11 @@ T = TypeVar("T")
 
 FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
 DATA_DIR = click.option("--data-dir", type=FOLDER, required=True, help="The server's data folder.")
+CONFIG_FILE = click.option(
+    "--config-file",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="The server's configuration file, where it names a database.",
+)
 PASSWORD_FILE = click.option(
     "--password-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,13 +57,14 @@ def project() -> None:
 
 @project.command("list")
 @DATA_DIR
-def list_projects(*, data_dir: Path) -> None:
+@CONFIG_FILE
+def list_projects(*, data_dir: Path, config_file: Path | None) -> None:
     """Print the projects."""
 
     async def work(kept: Stores) -> list[project_pb2.Project]:
         return await kept.projects.all()
 
-    for each in _run_with_stores(data_dir, work):
+    for each in _run_with_stores(data_dir, config_file, work):
         admin = "no static admin" if each.static_admin_disabled else each.static_admin.username
         sso = each.shared_sso_name or ("own single sign-on" if each.HasField("sso") else "-")
         click.echo(f"{each.id}\t{admin}\t{sso}\t{make_printable_line(each.desc)}")
@@ -66,6 +73,7 @@ def list_projects(*, data_dir: Path) -> None:
 @project.command()
 @click.argument("project_id")
 @DATA_DIR
+@CONFIG_FILE
 @click.option("--description", default="")
 @click.option("--shared-sso", default="", help="A name of sharedSSOConfigs in the config file.")
 @click.option("--allow-stray-as-viewer", is_flag=True, help="Who has no role may look.")
@@ -75,6 +83,7 @@ def add(
     project_id: str,
     *,
     data_dir: Path,
+    config_file: Path | None,
     description: str,
     shared_sso: str,
     allow_stray_as_viewer: bool,
@@ -112,7 +121,7 @@ def add(
             await kept.database.write(insert)
 
     try:
-        _run_with_stores(data_dir, work)
+        _run_with_stores(data_dir, config_file, work)
     except BaseException:
         if password_file is not None:
             password_file.unlink(missing_ok=True)  # it would open nothing
@@ -124,7 +133,8 @@ def add(
 @project.command("reset-password")
 @click.argument("project_id")
 @DATA_DIR
-def reset_password(project_id: str, *, data_dir: Path) -> None:
+@CONFIG_FILE
+def reset_password(project_id: str, *, data_dir: Path, config_file: Path | None) -> None:
     """Give a project's static admin a new password, and print it, once.
 
     Whoever was signed in with the old one no longer is.
@@ -138,17 +148,17 @@ def reset_password(project_id: str, *, data_dir: Path) -> None:
             await settings.set_static_admin(project_id, ADMIN, password)
             await settings.switch_static_admin(project_id, disabled=False)
 
-    _run_with_stores(data_dir, work)
+    _run_with_stores(data_dir, config_file, work)
     _tell(project_id, password)
 
 
-def _run_with_stores(folder: Path, work: Callable[[Stores], Awaitable[T]]) -> T:
-    folder = folder.absolute()
+def _run_with_stores(
+    folder: Path, config_file: Path | None, work: Callable[[Stores], Awaitable[T]]
+) -> T:
+    config = read_config(config_file).postgres or SqliteFolder(folder=folder.absolute())
 
     async def run() -> T:
-        async with open_database(
-            SqliteFolder(folder=folder), on_commit=lambda _changes: None
-        ) as database:
+        async with open_database(config, on_commit=lambda _changes: None) as database:
             return await work(stores(database, lambda: int(time.time())))
 
     return asyncio.run(run())

@@ -66,6 +66,7 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
     host, port = parse_address(given.listen)
     return ServerSettings(
         data_dir=folder.absolute(),
+        postgres=told.postgres,
         host=host,
         port=port,
         tls=_make_tls(given),

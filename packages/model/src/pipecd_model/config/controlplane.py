@@ -34,7 +34,7 @@ class SqliteConfig(ConfigModel):
 
 
 class PostgresqlConfig(ConfigModel):
-    """A PostgreSQL server that any number of control planes share."""
+    """A database of PostgreSQL, which one control plane at a time uses."""
 
     url: Secret
     """As libpq writes it: `postgresql://user:password@host:5432/database`."""

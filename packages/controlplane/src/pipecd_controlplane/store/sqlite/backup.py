@@ -20,9 +20,9 @@ from typing import IO, Final
 import msgspec
 
 from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.data_folder import owned
 from pipecd_controlplane.store.schema import SCHEMA_VERSION
 from pipecd_controlplane.store.sqlite.file import APPLICATION_ID, DATABASE_FILE, connect
-from pipecd_controlplane.store.sqlite.folder import owned
 from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
 

@@ -21,9 +21,9 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from pipecd_controlplane.store.auditing import find_audited_call, write_audited
 from pipecd_controlplane.store.changes import OnCommit
+from pipecd_controlplane.store.data_folder import owned
 from pipecd_controlplane.store.database import Row, Transaction, Value, View
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect, open_file
-from pipecd_controlplane.store.sqlite.folder import owned
 from pipecd_controlplane.store.sqlite.repeating import RepeatingUnitRunner
 from pipecd_controlplane.store.sqlite.unit_runner import UnitRunner
 from pipecd_controlplane.store.sqlite.views import SqliteView
