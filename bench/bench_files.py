@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from pipecd_plugin_files.plugin import Files
 from report import Bar, info, report
 

@@ -10,7 +10,7 @@ through one door, and not by a library.
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 SCOPES: Final = (SCOPE,)
 VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+PROJECT_VARIABLE: Final = "GOOGLE_CLOUD_PROJECT"
 LARGEST_FILE_BYTES: Final = 1024 * 1024
 AWS_SUBJECT: Final = "urn:ietf:params:aws:token-type:aws4_request"
 REFRESH_LIMIT_SECONDS: Final = 60.0
@@ -30,8 +31,9 @@ REFRESH_LIMIT_SECONDS: Final = 60.0
 class GoogleSignIn:
     """The tokens of one account. Kept until shortly before they run out, then fetched anew."""
 
-    def __init__(self, credentials_file: str = "") -> None:
+    def __init__(self, credentials_file: str = "", scopes: Sequence[str] = SCOPES) -> None:
         self._file = credentials_file
+        self._scopes = tuple(scopes)
         self._credentials: Credentials | None = None
         self._lock = asyncio.Lock()
 
@@ -62,7 +64,7 @@ class GoogleSignIn:
         from pipecd_google.auth_transport import TokenTransport
 
         if self._credentials is None or is_new:  # a file that was replaced is read again
-            self._credentials = load_credentials(self._file)
+            self._credentials = load_credentials(self._file, self._scopes)
         try:
             self._credentials.refresh(TokenTransport())  # type: ignore[no-untyped-call]
         except (exceptions.GoogleAuthError, ValueError) as error:
@@ -77,7 +79,7 @@ class GoogleSignIn:
         return token
 
 
-def load_credentials(file: str) -> "Credentials":
+def load_credentials(file: str, scopes: Sequence[str] = SCOPES) -> "Credentials":
     """Returns the credentials of a file, or without one those that Google's tools would use.
 
     These are: the file that GOOGLE_APPLICATION_CREDENTIALS names, the one that
@@ -85,15 +87,15 @@ def load_credentials(file: str) -> "Credentials":
     Raises SignInError.
     """
     if file:
-        return _load_file(Path(file))
+        return _load_file(Path(file), scopes)
     if named := os.environ.get(VARIABLE):
-        return _load_file(Path(named))
+        return _load_file(Path(named), scopes)
     known = _find_gcloud_file()
     if known is not None and known.is_file():
-        return _load_file(known)
+        return _load_file(known, scopes)
     from google.auth import compute_engine
 
-    return compute_engine.Credentials(scopes=SCOPES)  # type: ignore[no-untyped-call]
+    return compute_engine.Credentials(scopes=scopes)  # type: ignore[no-untyped-call]
 
 
 def _find_gcloud_file() -> Path | None:
@@ -105,7 +107,29 @@ def _find_gcloud_file() -> Path | None:
     return base / "application_default_credentials.json"
 
 
-def _load_file(file: Path) -> "Credentials":
+def find_project(file: str) -> str:
+    """Returns the project that a credentials file, or the environment, names; else empty.
+
+    Raises SignInError for a file that cannot be read.
+    """
+    named = file or os.environ.get(VARIABLE, "")
+    known = str(_read_file(Path(named)).get("project_id") or "") if named else ""
+    return known or os.environ.get(PROJECT_VARIABLE, "")
+
+
+def _load_file(file: Path, scopes: Sequence[str]) -> "Credentials":
+    info = _read_file(file)
+    try:
+        return _make_credentials(info, str(file), scopes)
+    except (ValueError, KeyError, TypeError) as error:
+        # What a library says of a broken key may quote it: only the kind of failure is told.
+        raise SignInError(
+            f"the credentials {str(file)!r} cannot be used ({type(error).__name__})",
+            hint="download the key, or make the federation file, again",
+        ) from None
+
+
+def _read_file(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as opened:
             text = opened.read(LARGEST_FILE_BYTES + 1)
@@ -120,38 +144,31 @@ def _load_file(file: Path) -> "Credentials":
         info = None
     if not isinstance(info, dict):
         raise SignInError(f"the credentials {str(file)!r} are no JSON object")
-    try:
-        return _make_credentials(info, str(file))
-    except (ValueError, KeyError, TypeError) as error:
-        # What a library says of a broken key may quote it: only the kind of failure is told.
-        raise SignInError(
-            f"the credentials {str(file)!r} cannot be used ({type(error).__name__})",
-            hint="download the key, or make the federation file, again",
-        ) from None
+    return info
 
 
-def _make_credentials(info: Mapping[str, Any], file: str) -> "Credentials":
+def _make_credentials(info: Mapping[str, Any], file: str, scopes: Sequence[str]) -> "Credentials":
     """Returns the credentials of the kind that a file names. Libraries load as they are needed."""
     match info.get("type"):
         case "service_account":
             from google.oauth2 import service_account
 
             return service_account.Credentials.from_service_account_info(  # type: ignore[no-untyped-call,no-any-return]
-                info, scopes=SCOPES
+                info, scopes=scopes
             )
         case "authorized_user":
             from google.oauth2 import credentials
 
             return credentials.Credentials.from_authorized_user_info(  # type: ignore[no-untyped-call,no-any-return]
-                info, scopes=SCOPES
+                info, scopes=scopes
             )
         case "external_account":
-            return _make_federated(info, file)
+            return _make_federated(info, file, scopes)
         case "impersonated_service_account":
             from google.auth import impersonated_credentials
 
             return impersonated_credentials.Credentials.from_impersonated_service_account_info(  # type: ignore[no-untyped-call,no-any-return]
-                info, scopes=SCOPES
+                info, scopes=scopes
             )
         case other:
             raise SignInError(
@@ -161,7 +178,7 @@ def _make_credentials(info: Mapping[str, Any], file: str) -> "Credentials":
             )
 
 
-def _make_federated(info: Mapping[str, Any], file: str) -> "Credentials":
+def _make_federated(info: Mapping[str, Any], file: str, scopes: Sequence[str]) -> "Credentials":
     source = info.get("credential_source")
     if isinstance(source, dict) and source.get("executable") is not None:
         raise SignInError(
@@ -171,7 +188,7 @@ def _make_federated(info: Mapping[str, Any], file: str) -> "Credentials":
     if info.get("subject_token_type") == AWS_SUBJECT:
         from google.auth import aws
 
-        return aws.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call,no-any-return]
+        return aws.Credentials.from_info(info, scopes=scopes)  # type: ignore[no-untyped-call,no-any-return]
     from google.auth import identity_pool
 
-    return identity_pool.Credentials.from_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call,no-any-return]
+    return identity_pool.Credentials.from_info(info, scopes=scopes)  # type: ignore[no-untyped-call,no-any-return]

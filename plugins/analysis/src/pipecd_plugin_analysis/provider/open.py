@@ -4,6 +4,7 @@
 from types import TracebackType
 from typing import Self
 
+from pipecd_aws import AwsAccounts
 from pipecd_plugin_analysis.config import (
     AnalysisPluginConfig,
     CloudWatchProvider,
@@ -16,9 +17,9 @@ from pipecd_plugin_analysis.config import (
     StackdriverProvider,
 )
 from pipecd_plugin_analysis.provider.base import LogsProvider, MetricsProvider
-from pipecd_plugin_analysis.provider.cloudwatch import CloudWatch
+from pipecd_plugin_analysis.provider.cloudwatch import CloudWatch, describe_account
 from pipecd_plugin_analysis.provider.datadog import Datadog
-from pipecd_plugin_analysis.provider.google import GoogleSignIn
+from pipecd_plugin_analysis.provider.google import GoogleReader
 from pipecd_plugin_analysis.provider.guarded import GuardedHttp
 from pipecd_plugin_analysis.provider.http import HttpClient
 from pipecd_plugin_analysis.provider.json_endpoint import ApplicationEndpoint, JsonEndpoint
@@ -37,7 +38,8 @@ class Providers:
     def __init__(self, config: AnalysisPluginConfig) -> None:
         self._config = config
         self._http = HttpClient()
-        self._sign_ins: dict[str, GoogleSignIn] = {}
+        self._accounts = AwsAccounts()
+        self._sign_ins: dict[str, GoogleReader] = {}
         self.guarded = GuardedHttp(Hosts(config.allowed_hosts, public=True))
         """For addresses of applications."""
 
@@ -75,7 +77,7 @@ class Providers:
                     ),
                 )
             case CloudWatchProvider():
-                return CloudWatch(config)
+                return CloudWatch(self._accounts.get(describe_account(config)))
             case NewRelicProvider():
                 return NewRelic(
                     self._http,
@@ -113,7 +115,7 @@ class Providers:
             login = await read_login(config.username_file, config.password_file)
             return Loki(self._http, config.address, tenant=config.tenant, login=login)
         signed_in = self._sign_ins.setdefault(
-            name, GoogleSignIn(config.service_account_file, config.project_id)
+            name, GoogleReader(config.service_account_file, config.project_id)
         )
         return Stackdriver(
             self._http,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pipecd_plugin_analysis.evaluation import Window
 from pipecd_plugin_analysis.provider import prometheus
 from pipecd_plugin_analysis.provider.base import EvaluationError, LogAnswer, MetricAnswer
-from pipecd_plugin_analysis.provider.google import GoogleSignIn
+from pipecd_plugin_analysis.provider.google import GoogleReader
 from pipecd_plugin_analysis.provider.http import HttpClient, show_text
 
 MOST_PAGES: Final = 20
@@ -22,7 +22,7 @@ class Stackdriver:
     """A project of Google Cloud."""
 
     def __init__(
-        self, http: HttpClient, signed_in: GoogleSignIn, *, monitoring: str, logging: str
+        self, http: HttpClient, signed_in: GoogleReader, *, monitoring: str, logging: str
     ) -> None:
         self._http = http
         self._signed_in = signed_in
