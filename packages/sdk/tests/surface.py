@@ -16,6 +16,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "diff",
         "gojson",
         "images",
+        "opened_files",
         "patterns",
         "process",
         "regex",

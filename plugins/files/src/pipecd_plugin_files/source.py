@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipecd_plugin_files.config import FilesOptions
 from pipecd_sdk import Source, StageFailedError
@@ -36,11 +36,14 @@ def folder_of(source: Source) -> SourceFolder:
             f"the source {options.source!r} is not a folder of the commit",
             hint="it is read within the application's folder",
         )
+    # Here and not above: a plugin that only waits for work needs no parser in memory.
+    from pipecd_sdk.kit.opened_files import list_opened_files  # noqa: PLC0415
+
     own = "" if path == root else os.path.relpath(path, root) + "/"
     return SourceFolder(
         path=path,
         excluded=_make_exclude_rule(options, "" if own else source.config_filename),
-        hidden=_make_hide_rule(options, _list_opened_files(source), own),
+        hidden=_make_hide_rule(options, list_opened_files(source), own),
         options=options,
         commit=source.commit_hash,
     )
@@ -56,14 +59,3 @@ def _make_exclude_rule(options: FilesOptions, config_filename: str) -> Callable[
 
 def _make_hide_rule(options: FilesOptions, opened: set[str], own: str) -> Callable[[str], bool]:
     return lambda path: own + path in opened or patterns.matches(options.hide, path)
-
-
-def _list_opened_files(source: Source) -> set[str]:
-    """Returns the files of the application that piped puts opened secrets into."""
-    # Here and not above: a plugin that only waits for work needs no parser in memory.
-    from pipecd_sdk.kit import yaml  # noqa: PLC0415
-
-    value: Any = yaml.load(source.config.decode(errors="replace")) if source.config else {}
-    for key in ("spec", "encryption", "decryptionTargets"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return {os.path.normpath(str(each)) for each in value} if isinstance(value, list) else set()
