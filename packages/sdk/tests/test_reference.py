@@ -19,6 +19,7 @@ PUBLIC = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "diff",
         "gojson",
         "images",
+        "opened_files",
         "patterns",
         "process",
         "regex",

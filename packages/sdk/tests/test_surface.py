@@ -25,6 +25,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "gojson",
         "hosts",
         "images",
+        "opened_files",
         "patterns",
         "process",
         "regex",

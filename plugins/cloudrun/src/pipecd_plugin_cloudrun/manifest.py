@@ -14,6 +14,7 @@ from pipecd_plugin_cloudrun.knative.job import translate_job
 from pipecd_plugin_cloudrun.knative.service import TrafficWish, translate_service
 from pipecd_sdk import Source, StageFailedError
 from pipecd_sdk.kit import yaml
+from pipecd_sdk.kit.opened_files import list_opened_files
 
 LARGEST_BYTES: Final = 1024 * 1024
 MOST_FAULTS: Final = 20
@@ -76,7 +77,7 @@ def load_manifest(source: Source, target: CloudRunTarget | None = None) -> RunMa
     if faults:
         more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
         raise RunManifestError(f"{name}: {'; '.join(faults[:MOST_FAULTS])}{more}")
-    is_secret = os.path.normpath(name) in _list_opened_files(source)
+    is_secret = os.path.normpath(name) in list_opened_files(source)
     return found if not is_secret else _mark_secret(found)
 
 
@@ -163,11 +164,3 @@ def _read_file(directory: Path, name: str) -> dict[str, Any]:
             hint="an application is one service or job",
         )
     return documents[0]
-
-
-def _list_opened_files(source: Source) -> set[str]:
-    """Returns the files of the application that piped puts opened secrets into."""
-    value: Any = yaml.load(source.config.decode(errors="replace")) if source.config else {}
-    for key in ("spec", "encryption", "decryptionTargets"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return {os.path.normpath(str(each)) for each in value} if isinstance(value, list) else set()

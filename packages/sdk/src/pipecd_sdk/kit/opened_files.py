@@ -14,7 +14,13 @@ __all__ = ["list_opened_files"]
 
 
 def list_opened_files(source: Source) -> set[str]:
-    """Returns the files that the application file names under `encryption.decryptionTargets`."""
+    """Returns the files that the application file names under `encryption.decryptionTargets`.
+
+    Example:
+        >>> file = b"spec: {encryption: {decryptionTargets: [./web.yaml]}}"
+        >>> list_opened_files(Source(config=file))
+        {'web.yaml'}
+    """
     # Here and not above: a plugin that only waits for work needs no parser in memory.
     from pipecd_sdk.kit import yaml  # noqa: PLC0415
 
