@@ -19,9 +19,9 @@ from pipecd_plugin_kubernetes.rendering.folder import (
     resolve_within,
 )
 from pipecd_plugin_kubernetes.rendering.git_remote import fetch_commit
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit import yaml
+from pipecd_sdk.kit.hosts import Hosts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _VERSION: Final = re.compile(r"[A-Za-z0-9^~<>=*|, .+-]*")

@@ -11,9 +11,9 @@ from pipecd_plugin_kubernetes.rendering.charts import Chart, find_chart
 from pipecd_plugin_kubernetes.rendering.folder import Folder, resolve_within
 from pipecd_plugin_kubernetes.rendering.gate import run_gated
 from pipecd_plugin_kubernetes.rendering.helm_home import HelmHome
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.programs import Programs, RenderError, run_program
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import Argument, join_option, own, word
 
 _STALE: Final = ("helm repo update", "not found in", "no cached repo", "chart version not found")

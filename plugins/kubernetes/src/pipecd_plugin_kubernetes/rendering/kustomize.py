@@ -10,7 +10,6 @@ from pipecd_plugin_kubernetes.config import Input
 from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
 from pipecd_plugin_kubernetes.rendering.folder import Folder
 from pipecd_plugin_kubernetes.rendering.gate import run_gated
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.kustomization import (
     NAMES,
     find_kustomization,
@@ -22,6 +21,7 @@ from pipecd_plugin_kubernetes.rendering.programs import (
     make_environment,
 )
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import Argument, join_option, own, word
 
 _ANY: Final = frozenset[str]()
