@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_analysis.jsonpath import (
-    BadPathError,
+    BadJsonPathError,
     NoSuchValueError,
     find_values,
     parse_path,
@@ -35,7 +35,7 @@ def test_a_list_at_the_top_is_taken_item_by_item() -> None:
 
 @pytest.mark.parametrize("path", ["", "one", "$one", "$..one", "$[?(@.a)]", "$.a[1:2]", "$.", "$["])
 def test_what_is_not_understood_is_refused(path: str) -> None:
-    with pytest.raises(BadPathError):
+    with pytest.raises(BadJsonPathError):
         parse_path(path)
 
 

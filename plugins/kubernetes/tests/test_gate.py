@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pipecd_plugin_kubernetes.rendering import value_files
 from pipecd_plugin_kubernetes.rendering.gate import Gate, run_gated
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.value_files import fetch_values
 
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import own
 
 LOOPBACK = Hosts(["127.0.0.1"])

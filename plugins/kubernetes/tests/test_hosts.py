@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_kubernetes.config import ChartRegistry, ChartRepository, KubernetesPluginConfig
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
+from pipecd_plugin_kubernetes.rendering.hosts import read_allowed_hosts
 
 from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit.hosts import parse_address
+from pipecd_sdk.kit.hosts import Hosts, parse_address
 
 LOOKED_UP = {"public.example.com": "93.184.216.34", "inside.example.com": "10.1.2.3"}
 
@@ -71,7 +71,7 @@ async def test_only_named_hosts_are_allowed(
 
 
 async def test_the_hosts_of_chart_repositories_and_registries_are_allowed() -> None:
-    hosts = Hosts.from_config(
+    hosts = read_allowed_hosts(
         KubernetesPluginConfig(
             chart_repositories=(ChartRepository(name="a", address="https://charts.a.dev/x"),),
             chart_registries=(ChartRegistry(address="reg.b.dev:5000"),),

@@ -36,7 +36,7 @@ class FetchAddress:
     """In lower case, without a port."""
 
 
-class HostNotAllowedError(Exception):
+class AddressRefusedError(Exception):
     """An address leads to a host that it may not lead to."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -80,7 +80,7 @@ def is_public(address: IpAddress) -> bool:
     return address.is_global and not address.is_multicast
 
 
-class Hosts:
+class AllowedHosts:
     """The hosts that are allowed.
 
     With `public=True` every host with public addresses is, and only the others must be named.
@@ -112,7 +112,7 @@ class Hosts:
     ) -> list[IpAddress]:
         """Returns the addresses that the host of an address may have; none means any.
 
-        Raises HostNotAllowedError when it may not be fetched from.
+        Raises AddressRefusedError when it may not be fetched from.
         """
         address = parse_address(text)
         shown = hide_password(text)
@@ -126,7 +126,7 @@ class Hosts:
     async def check_host(self, host: str, what: str) -> list[IpAddress]:
         """Returns the addresses that this host may have; none means any.
 
-        Raises HostNotAllowedError unless it is allowed, and is where it may be.
+        Raises AddressRefusedError unless it is allowed, and is where it may be.
         """
         if literal := _read_literal(host):
             if not (self._is_in_network(literal) or (self._public and is_public(literal))):
@@ -160,7 +160,7 @@ class Hosts:
 
     def _refuse(self, message: str, *, hint: str) -> Exception:
         """Returns the error for a refused host; a subclass may have one of its own."""
-        return HostNotAllowedError(message, hint=hint)
+        return AddressRefusedError(message, hint=hint)
 
 
 def _read_literal(host: str) -> IpAddress | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from pipecd_plugin_analysis.evaluation import Evaluation, Verdict, Window
+from pipecd_plugin_analysis.evaluation import Evaluation, LookVerdict, Window
 from pipecd_plugin_analysis.provider.base import EvaluationError, NoDataError
 from pipecd_plugin_analysis.record import AnalysisRecord
 from pipecd_sdk import Clock, StageFailedError, StageLog
@@ -89,16 +89,16 @@ class Analyzer:
                 return await self._look.evaluate(window)
         except TimeoutError:
             return Evaluation(
-                at=due, verdict=Verdict.ERROR, text=f"there was no answer within {item.timeout}"
+                at=due, verdict=LookVerdict.ERROR, text=f"there was no answer within {item.timeout}"
             )
         except NoDataError as error:
             if isinstance(item, MetricConfig) and item.skip_on_no_data:
                 return Evaluation(
-                    at=due, verdict=Verdict.NO_DATA, text=f"no data, which is allowed: {error}"
+                    at=due, verdict=LookVerdict.NO_DATA, text=f"no data, which is allowed: {error}"
                 )
-            return Evaluation(at=due, verdict=Verdict.ERROR, text=f"no data: {error}")
+            return Evaluation(at=due, verdict=LookVerdict.ERROR, text=f"no data: {error}")
         except EvaluationError as error:
-            return Evaluation(at=due, verdict=Verdict.ERROR, text=str(error))
+            return Evaluation(at=due, verdict=LookVerdict.ERROR, text=str(error))
 
     def _tell(self, evaluation: Evaluation) -> None:
         text = make_printable_line(evaluation.text)
@@ -118,7 +118,7 @@ class Analyzer:
             (
                 each.text
                 for each in reversed(self.record.evaluations)
-                if Verdict(each.verdict).is_failure
+                if LookVerdict(each.verdict).is_failure
             ),
             "",
         )

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from pipecd_plugin_analysis.jsonpath import BadPathError, parse_path
+from pipecd_plugin_analysis.jsonpath import BadJsonPathError, parse_path
 from pipecd_sdk import (
     ApplicationConfig,
     Base64Secret,
@@ -324,7 +324,7 @@ def find_item_faults(
     if isinstance(item, MetricConfig) and item.json_path:
         try:
             parse_path(item.json_path)
-        except BadPathError as error:
+        except BadJsonPathError as error:
             yield "jsonPath", str(error), "e.g. $.data[*].value"
     if isinstance(item, HttpConfig) and item.expected_response_pattern:
         try:
@@ -336,5 +336,5 @@ def find_item_faults(
 def _check_path(report: Report, path: str) -> None:
     try:
         parse_path(path)
-    except BadPathError as error:
+    except BadJsonPathError as error:
         report.fault("jsonPath", message=str(error), hint="e.g. $.data[*].value")

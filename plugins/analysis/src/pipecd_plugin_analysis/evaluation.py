@@ -10,13 +10,13 @@ from typing import Final
 from pipecd_plugin_analysis.mann_whitney import Alternative, compare
 from pipecd_sdk.kit.analysis import ExpectedConfig
 
-SIGNIFICANCE: Final = 0.05
+SIGNIFICANCE_SHARE: Final = 0.05
 """Two samples differ when chance alone would make them so in at most one case of twenty."""
 FEWEST_SAMPLES: Final = 4
 """With fewer values on either side hardly any difference can be significant."""
 
 
-class Verdict(Enum):
+class LookVerdict(Enum):
     """What an evaluation comes to."""
 
     EXPECTED = "EXPECTED"
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
     @property
     def is_failure(self) -> bool:
-        return self in {Verdict.UNEXPECTED, Verdict.ERROR}
+        return self in {LookVerdict.UNEXPECTED, LookVerdict.ERROR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Evaluation:
     """What one look found."""
 
     at: datetime
-    verdict: Verdict
+    verdict: LookVerdict
     text: str
     """For people: the numbers, and what was expected of them."""
     values: Sequence[float] = ()
@@ -61,17 +61,17 @@ class Evaluation:
 def judge_range(at: datetime, values: Sequence[float], expected: ExpectedConfig) -> Evaluation:
     """Returns whether all values are in the expected range; no values at all are."""
     if not values:
-        return Evaluation(at=at, verdict=Verdict.EXPECTED, text="no values: nothing to judge")
+        return Evaluation(at=at, verdict=LookVerdict.EXPECTED, text="no values: nothing to judge")
     outside = [each for each in values if not _is_in(each, expected)]
     wanted = f"expected {format_range(expected)}"
     if not outside:
         text = f"{format_values(values)}; {wanted}"
-        return Evaluation(at=at, verdict=Verdict.EXPECTED, text=text, values=values)
+        return Evaluation(at=at, verdict=LookVerdict.EXPECTED, text=text, values=values)
     worst = max(outside, key=lambda each: _distance(each, expected))
     text = f"{format_number(worst)} is out of range: {format_values(values)}; {wanted}"
     if len(values) > 1:
         text += f"; {len(outside)} outside"
-    return Evaluation(at=at, verdict=Verdict.UNEXPECTED, text=text, values=values)
+    return Evaluation(at=at, verdict=LookVerdict.UNEXPECTED, text=text, values=values)
 
 
 def judge_difference(
@@ -85,17 +85,20 @@ def judge_difference(
     """Returns whether two samples differ in the way that counts."""
     if not values and not control:
         text = "no values on either side: nothing to compare"
-        return Evaluation(at=at, verdict=Verdict.EXPECTED, text=text, control=())
+        return Evaluation(at=at, verdict=LookVerdict.EXPECTED, text=text, control=())
     if not values or not control:
         without, given = names if not values else (names[1], names[0])
         text = f"no values of {without}, while {given} has {format_values(values or control)}"
-        return Evaluation(at=at, verdict=Verdict.ERROR, text=text, values=values, control=control)
+        return Evaluation(
+            at=at, verdict=LookVerdict.ERROR, text=text, values=values, control=control
+        )
     found = compare(values, control, deviation)
-    differs = found.p_value <= SIGNIFICANCE
+    differs = found.p_value <= SIGNIFICANCE_SHARE
     text = (
         f"{names[0]} {format_values(values)}; {names[1]} {format_values(control)};"
         f" p-value {found.p_value:.4g}"
-        f" ({'exact' if found.is_exact else 'approximate'}, differs at {SIGNIFICANCE} or less)"
+        f" ({'exact' if found.is_exact else 'approximate'},"
+        f" differs at {SIGNIFICANCE_SHARE} or less)"
     )
     if differs:
         text = f"{names[0]} {_describe(deviation, names[1])}: {text}"
@@ -107,7 +110,7 @@ def judge_difference(
         )
     return Evaluation(
         at=at,
-        verdict=Verdict.UNEXPECTED if differs else Verdict.EXPECTED,
+        verdict=LookVerdict.UNEXPECTED if differs else LookVerdict.EXPECTED,
         text=text,
         values=values,
         control=control,

@@ -21,7 +21,7 @@ _STEP: Final = re.compile(
 )
 
 
-class BadPathError(ValueError):
+class BadJsonPathError(ValueError):
     """A text that is no path, or one of a kind that is not understood."""
 
 
@@ -30,22 +30,22 @@ class NoSuchValueError(LookupError):
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
-    """Reads a path. Raises BadPathError.
+    """Reads a path. Raises BadJsonPathError.
 
     Example:
         >>> parse_path("$.data[*]['error rate'][-1]")
         ('data', None, 'error rate', -1)
     """
     if len(text) > LONGEST_PATH:
-        raise BadPathError("the path is too long")
+        raise BadJsonPathError("the path is too long")
     if not text.startswith("$"):
-        raise BadPathError(f"a path begins with $: {text!r}")
+        raise BadJsonPathError(f"a path begins with $: {text!r}")
     steps: list[Step] = []
     place = 1
     while place < len(text):
         found = _STEP.match(text, place)
         if found is None:
-            raise BadPathError(f"not understood at character {place + 1}: {text!r}")
+            raise BadJsonPathError(f"not understood at character {place + 1}: {text!r}")
         if found["every"]:
             steps.append(None)
         elif found["index"]:

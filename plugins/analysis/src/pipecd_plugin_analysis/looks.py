@@ -10,7 +10,7 @@ from pipecd_plugin_analysis.analyzer import Look
 from pipecd_plugin_analysis.arguments import BadQueryError, make_arguments, render_query
 from pipecd_plugin_analysis.evaluation import (
     Evaluation,
-    Verdict,
+    LookVerdict,
     Window,
     judge_difference,
     judge_range,
@@ -196,7 +196,7 @@ class _Lines:
         text = f"{more}{found.count} matching lines, {self._most} allowed"
         if not is_fine and found.lines:
             text += f"; e.g. {' | '.join(found.lines)}"
-        verdict = Verdict.EXPECTED if is_fine else Verdict.UNEXPECTED
+        verdict = LookVerdict.EXPECTED if is_fine else LookVerdict.UNEXPECTED
         return Evaluation(at=window.end, verdict=verdict, text=text, values=[float(found.count)])
 
 
@@ -240,7 +240,7 @@ class _Check:
             )
         return Evaluation(
             at=window.end,
-            verdict=Verdict.UNEXPECTED if fault else Verdict.EXPECTED,
+            verdict=LookVerdict.UNEXPECTED if fault else LookVerdict.EXPECTED,
             text=fault or f"it answers {answer.status} as expected",
             values=[float(answer.status)],
         )

@@ -8,8 +8,14 @@ Example:
     'example.com'
 """
 
-from pipecd_runtime import hosts as _hosts
-from pipecd_runtime.hosts import FetchAddress, IpAddress, hide_password, is_public, parse_address
+from pipecd_runtime.hosts import (
+    AllowedHosts,
+    FetchAddress,
+    IpAddress,
+    hide_password,
+    is_public,
+    parse_address,
+)
 from pipecd_sdk.results import StageFailedError
 
 __all__ = [
@@ -34,7 +40,7 @@ class HostNotAllowedError(StageFailedError):
     """
 
 
-class Hosts(_hosts.Hosts):
+class Hosts(AllowedHosts):
     """The hosts that are allowed: names, `*.example.com`, networks such as `10.0.0.0/8`.
 
     With `public=True` every host with public addresses is, and only the others must be named.

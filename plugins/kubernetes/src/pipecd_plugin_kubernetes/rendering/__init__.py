@@ -13,7 +13,7 @@ from pipecd_plugin_kubernetes.manifest import Manifest
 from pipecd_plugin_kubernetes.rendering.arrange import IsNamespaced, arrange
 from pipecd_plugin_kubernetes.rendering.helm import render_chart
 from pipecd_plugin_kubernetes.rendering.helm_home import HelmHome
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
+from pipecd_plugin_kubernetes.rendering.hosts import read_allowed_hosts
 from pipecd_plugin_kubernetes.rendering.kustomize import find_folder, render_kustomization
 from pipecd_plugin_kubernetes.rendering.plain import read_plain
 from pipecd_plugin_kubernetes.rendering.programs import Programs
@@ -65,7 +65,7 @@ async def _render(
         start = await asyncio.to_thread(find_folder, folder, given)
         if start is None:
             return await asyncio.to_thread(read_plain, folder, given.manifests)
-    hosts = Hosts.from_config(config)
+    hosts = read_allowed_hosts(config)
     with await asyncio.to_thread(KubernetesScratch) as scratch:
         programs = Programs(config, tools, scratch.path)
         if start is not None:

@@ -16,9 +16,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.programs import RenderError, run_program
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import Argument
 
 _LARGEST_HEAD: Final = 64 * 1024

@@ -10,9 +10,9 @@ from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
 from pipecd_plugin_kubernetes.rendering.charts import Chart, find_chart
 from pipecd_plugin_kubernetes.rendering.gate import run_gated
 from pipecd_plugin_kubernetes.rendering.helm_home import HelmHome
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.programs import Programs, RenderError, run_program
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import Argument, join_option, own, word
 from pipecd_sdk.repository import Folder, resolve_within
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit import yaml
-from pipecd_sdk.kit.hosts import parse_address
+from pipecd_sdk.kit.hosts import Hosts, parse_address
 from pipecd_sdk.repository import Folder, read_text, resolve_within
 
 NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")

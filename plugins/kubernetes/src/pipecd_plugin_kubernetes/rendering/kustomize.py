@@ -9,7 +9,6 @@ from typing import Final
 from pipecd_plugin_kubernetes.config import Input
 from pipecd_plugin_kubernetes.manifest import Manifest, parse_manifests
 from pipecd_plugin_kubernetes.rendering.gate import run_gated
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_plugin_kubernetes.rendering.kustomization import (
     NAMES,
     find_kustomization,
@@ -21,6 +20,7 @@ from pipecd_plugin_kubernetes.rendering.programs import (
     make_environment,
 )
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.process import Argument, join_option, own, word
 from pipecd_sdk.repository import Folder
 

@@ -8,9 +8,9 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from pipecd_plugin_kubernetes.rendering.hosts import Hosts
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit import text
+from pipecd_sdk.kit.hosts import Hosts
 
 LARGEST: Final = 4 * 1024 * 1024
 _MOST_REDIRECTS: Final = 5
