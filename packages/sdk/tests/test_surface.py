@@ -74,6 +74,7 @@ PUBLIC = [
     "Secret",
     "Secrets",
     "Severity",
+    "Share",
     "SharedObjects",
     "Skip",
     "Source",
