@@ -81,6 +81,7 @@ PUBLIC = [
     "Secret",
     "Secrets",
     "Severity",
+    "Share",
     "SharedObjects",
     "Skip",
     "Source",
