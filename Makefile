@@ -52,6 +52,7 @@ TYPED_TESTS := \
 	plugins/ecs/tests \
 	plugins/files/tests \
 	plugins/kubernetes/tests \
+	plugins/lambda/tests \
 	plugins/scriptrun/tests \
 	plugins/terraform/tests \
 	plugins/wait/tests \

@@ -15,6 +15,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
     for name in (
         "analysis",
         "diff",
+        "git",
         "gojson",
         "hosts",
         "images",

@@ -57,9 +57,7 @@ async def test_every_field_of_the_manifest_reaches_the_function(lab: LambdaLab) 
     assert shown["Description"] == "sells"
     url = lab.aws.calls("CreateFunctionUrlConfig")[-1]["parameters"]
     assert (url["Qualifier"], url["AuthType"]) == ("Service", "NONE")
-    kept = lab.client.get_provisioned_concurrency_config(
-        FunctionName=lab.name, Qualifier="Service"
-    )
+    kept = lab.client.get_provisioned_concurrency_config(FunctionName=lab.name, Qualifier="Service")
     assert kept["RequestedProvisionedConcurrentExecutions"] == 3
     reserved = lab.client.get_function_concurrency(FunctionName=lab.name)
     assert reserved["ReservedConcurrentExecutions"] == 7

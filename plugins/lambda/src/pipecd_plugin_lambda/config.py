@@ -63,7 +63,7 @@ class LambdaInput(ApplicationConfig):
             report.fault("updateTimeout", message="must be longer than 0s")
 
 
-class QuickSyncOptions(ApplicationConfig):
+class FunctionQuickSync(ApplicationConfig):
     """The options of a deployment without a pipeline: there are none."""
 
 
@@ -72,21 +72,21 @@ class LambdaOptions(ApplicationConfig):
 
     input: LambdaInput = LambdaInput()
     """Which function is deployed, and by which alias it is called."""
-    quick_sync: QuickSyncOptions = QuickSyncOptions()
+    quick_sync: FunctionQuickSync = FunctionQuickSync()
     """The options of a deployment without a pipeline."""
     ignore_drift: tuple[str, ...] = ()
     """Paths of fields that may differ from git, e.g. `Environment.Variables.LOG_LEVEL`."""
 
 
-class SyncConfig(StageConfig):
+class FunctionSyncConfig(StageConfig):
     """The options of LAMBDA_SYNC: there are none."""
 
 
-class CanaryRolloutConfig(StageConfig):
+class FunctionRolloutConfig(StageConfig):
     """The options of LAMBDA_CANARY_ROLLOUT: there are none."""
 
 
-class PromoteConfig(StageConfig):
+class FunctionPromoteConfig(StageConfig):
     """The options of LAMBDA_PROMOTE."""
 
     constraints: ClassVar = (

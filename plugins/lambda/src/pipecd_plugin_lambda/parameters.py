@@ -99,9 +99,7 @@ def fit_url(manifest: FunctionManifest, shape: Any) -> dict[str, Any]:
     return fitted
 
 
-def make_tags(
-    manifest: FunctionManifest, *, piped_id: str, application_id: str
-) -> dict[str, str]:
+def make_tags(manifest: FunctionManifest, *, piped_id: str, application_id: str) -> dict[str, str]:
     """Returns the tags of a function: those of git, and those by which it is known as ours."""
     return {
         **manifest.tags,

@@ -12,7 +12,11 @@ from pipecd_sdk.kit.hosts import hide_password, parse_address
 from pipecd_sdk.kit.images import parse_image
 from pipecd_sdk.kit.text import make_printable
 
-_COMMIT_PATHS: Final = {"github.com": "commit", "gitlab.com": "-/commit", "bitbucket.org": "commits"}
+_COMMIT_PATHS: Final = {
+    "github.com": "commit",
+    "gitlab.com": "-/commit",
+    "bitbucket.org": "commits",
+}
 
 
 def find_version(manifest: FunctionManifest, region: str = "") -> Version:
@@ -41,7 +45,9 @@ def _find_source_version(source: GitSource) -> Version:
     plain = source.git.removesuffix(".git").rstrip("/")
     if address is None:
         return Version(name=hide_password(plain), version=source.ref)
-    path = plain.partition("://")[2].partition("/")[2] if "://" in plain else plain.rpartition(":")[2]
+    path = (
+        plain.partition("://")[2].partition("/")[2] if "://" in plain else plain.rpartition(":")[2]
+    )
     word = _COMMIT_PATHS.get(address.host)
     url = f"https://{address.host}/{path}/{word}/{quote(source.ref)}" if word else ""
     return Version(name=path, version=source.ref, url=url)

@@ -9,19 +9,19 @@ from typing import ClassVar, Final, TypeVar
 from pipecd_aws import AwsAccounts, AwsRetry
 from pipecd_plugin_lambda import details, observing, planning
 from pipecd_plugin_lambda.config import (
-    CanaryRolloutConfig,
+    FunctionPromoteConfig,
+    FunctionRolloutConfig,
+    FunctionSyncConfig,
     LambdaOptions,
     LambdaPluginConfig,
     LambdaTarget,
-    PromoteConfig,
-    SyncConfig,
 )
 from pipecd_plugin_lambda.manifest import FunctionManifest, read_manifest
 from pipecd_plugin_lambda.provider.functions import FunctionApi
-from pipecd_plugin_lambda.stages.ledger import Ledger
+from pipecd_plugin_lambda.stages.ledger import FunctionLedger
 from pipecd_plugin_lambda.stages.rollback import roll_back
 from pipecd_plugin_lambda.stages.rollout import promote, roll_out_canary, sync
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
@@ -85,7 +85,9 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
         self, requested: Sequence[RequestedStage], *, rollback: bool
     ) -> Iterable[PlannedStage]:
         shown = {
-            stage.index: stage for stage in requested if isinstance(stage.config, PromoteConfig)
+            stage.index: stage
+            for stage in requested
+            if isinstance(stage.config, FunctionPromoteConfig)
         }
         for planned in super().plan(requested, rollback=rollback):
             asked = shown.get(planned.index)
@@ -96,22 +98,22 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
                 yield asked.to_planned(metadata={DISPLAY_KEY: text})
 
     @stage("LAMBDA_SYNC", quick_sync=True, desc="Publish a version and give it all the traffic")
-    async def sync(self, ctx: StageContext, config: SyncConfig) -> None:
+    async def sync(self, ctx: StageContext, config: FunctionSyncConfig) -> None:
         await self._run(ctx, config, sync)
 
     @stage("LAMBDA_CANARY_ROLLOUT", desc="Publish a version without traffic")
-    async def roll_out_canary(self, ctx: StageContext, config: CanaryRolloutConfig) -> None:
+    async def roll_out_canary(self, ctx: StageContext, config: FunctionRolloutConfig) -> None:
         await self._run(ctx, config, roll_out_canary)
 
     @stage("LAMBDA_PROMOTE", desc="Give the published version its share of the traffic")
-    async def promote(self, ctx: StageContext, config: PromoteConfig) -> None:
+    async def promote(self, ctx: StageContext, config: FunctionPromoteConfig) -> None:
         await ctx.metadata.put(PERCENT_KEY, str(int(config.percent)))
         await self._run(ctx, config, promote)
 
     @stage("LAMBDA_ROLLBACK", rollback=True, desc="Bring function and traffic back")
     async def undo(self, ctx: StageContext) -> None:
         noted = [
-            await Ledger(ctx.deployment_metadata, each.name).read() is not None
+            await FunctionLedger(ctx.deployment_metadata, each.name).read() is not None
             for each in ctx.targets
         ]
         if not any(noted):  # the manifest may be what was wrong: it is not read
@@ -143,12 +145,12 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
         return await observing.look(FunctionApi(account=account, name=manifest.name), manifest)
 
     async def _run(
-        self, ctx: StageContext, config: C, work: Callable[[TargetRun, C], Awaitable[None]]
+        self, ctx: StageContext, config: C, work: Callable[[FunctionRun, C], Awaitable[None]]
     ) -> None:
         await self._run_all(ctx, lambda run: work(run, config))
 
     async def _run_all(
-        self, ctx: StageContext, work: Callable[[TargetRun], Awaitable[None]]
+        self, ctx: StageContext, work: Callable[[FunctionRun], Awaitable[None]]
     ) -> None:
         """Does the work on all deploy targets. Raises StageFailedError."""
         manifest = await _read(ctx.source.target)
@@ -161,13 +163,13 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
                 clock=ctx.clock, on_retry=partial(_report_retry, log)
             )
             await work(
-                TargetRun(
+                FunctionRun(
                     ctx=ctx,
                     target=target,
                     log=log,
                     api=FunctionApi(account=account, name=manifest.name),
                     hosts=hosts,
-                    ledger=Ledger(ctx.deployment_metadata, target.name),
+                    ledger=FunctionLedger(ctx.deployment_metadata, target.name),
                     manifest=manifest,
                     running=running,
                 )

@@ -58,9 +58,7 @@ async def fetch_commit(
     """
     git = tools.find_on_path("git")
     if git is None:
-        raise GitFetchError(
-            "git is not installed where the plugin runs", hint="install it on PATH"
-        )
+        raise GitFetchError("git is not installed where the plugin runs", hint="install it on PATH")
     wanted = ref or "HEAD"
     if not _REF.fullmatch(wanted) or ".." in wanted:
         raise GitFetchError(f"{option} cannot be {ref[:100]!r}")

@@ -34,9 +34,7 @@ _SECONDS: Final = 60
 
 async def build_package(source: GitSource, hosts: Hosts) -> tuple[bytes, str]:
     """Returns the package of a commit, and the commit's hash. Raises StageFailedError."""
-    addresses = await hosts.check(
-        source.git, "spec.source.git", schemes=("https", "http", "ssh")
-    )
+    addresses = await hosts.check(source.git, "spec.source.git", schemes=("https", "http", "ssh"))
     with tempfile.TemporaryDirectory(prefix="pipecd-lambda-") as work:
         clone = Path(work) / "clone"
         commit = await fetch_commit(

@@ -5,12 +5,12 @@ from pipecd_aws import AwsError
 from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.parameters import fit_url
 from pipecd_plugin_lambda.provider.functions import CONFLICT
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import wait_provisioned
 from pipecd_plugin_lambda.traffic import Traffic, send_all, shift
 
 
-async def route(run: TargetRun, version: str, percent: float) -> None:
+async def route(run: FunctionRun, version: str, percent: float) -> None:
     """Gives a version its share of the traffic; the alias is made when there is none."""
     traffic = await run.api.get_alias(run.alias)
     if traffic is None:
@@ -25,7 +25,7 @@ async def route(run: TargetRun, version: str, percent: float) -> None:
     await set_traffic(run, shift(traffic, version, percent), before=traffic)
 
 
-async def set_traffic(run: TargetRun, wanted: Traffic, *, before: Traffic | None) -> None:
+async def set_traffic(run: FunctionRun, wanted: Traffic, *, before: Traffic | None) -> None:
     """Sets the traffic of the alias, unless it is split like that already."""
     if wanted.is_same(before):
         run.log.info("%s has it already: %s", run.alias, wanted)
@@ -35,7 +35,7 @@ async def set_traffic(run: TargetRun, wanted: Traffic, *, before: Traffic | None
 
 
 async def set_alias_options(
-    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
 ) -> None:
     """Brings URL and provisioned concurrency of the alias to a manifest."""
     await _set_url(run, manifest, previous)
@@ -43,7 +43,7 @@ async def set_alias_options(
 
 
 async def _set_url(
-    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
 ) -> None:
     qualifier = {"Qualifier": run.alias}
     if manifest.url is None:
@@ -67,7 +67,7 @@ async def _set_url(
 
 
 async def _set_provisioned(
-    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
 ) -> None:
     qualifier = {"Qualifier": run.alias}
     if not manifest.provisioned:

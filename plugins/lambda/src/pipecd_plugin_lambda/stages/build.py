@@ -7,13 +7,13 @@ before the note, found by its description.
 
 from pipecd_plugin_lambda.provider.functions import LiveFunction
 from pipecd_plugin_lambda.stages.function import bring_function
-from pipecd_plugin_lambda.stages.ledger import LedgerNotes
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.ledger import FunctionNotes
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import wait_function
 from pipecd_sdk import StageFailedError
 
 
-async def build_version(run: TargetRun) -> str:
+async def build_version(run: FunctionRun) -> str:
     """Returns the published version of the commit. Raises StageFailedError."""
     notes = await run.ledger.read()
     live = await run.api.get()
@@ -32,20 +32,20 @@ async def build_version(run: TargetRun) -> str:
     return version
 
 
-async def _note_before(run: TargetRun, live: LiveFunction | None) -> LedgerNotes:
+async def _note_before(run: FunctionRun, live: LiveFunction | None) -> FunctionNotes:
     traffic = await run.api.get_alias(run.alias) if live is not None else None
-    notes = LedgerNotes(existed=live is not None, traffic=traffic)
+    notes = FunctionNotes(existed=live is not None, traffic=traffic)
     await run.ledger.note_before(notes)
     return notes
 
 
-async def _find_published(run: TargetRun, notes: LedgerNotes, live: LiveFunction | None) -> str:
+async def _find_published(run: FunctionRun, notes: FunctionNotes, live: LiveFunction | None) -> str:
     if live is None:
         return ""
     return await run.api.find_version(run.marker, but=notes.undone) or ""
 
 
-async def _publish(run: TargetRun, code_hash: str) -> str:
+async def _publish(run: FunctionRun, code_hash: str) -> str:
     version, description = await run.api.publish(run.marker, code_hash)
     if not version:
         raise StageFailedError("AWS's answer about the new version is not understood")

@@ -21,13 +21,13 @@ from pipecd_plugin_lambda.provider.package import (
     download_package,
     hash_package,
 )
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import FunctionFailedError, wait_function
 from pipecd_sdk import StageFailedError
 
 
 async def bring_function(
-    run: TargetRun,
+    run: FunctionRun,
     manifest: FunctionManifest,
     *,
     previous: FunctionManifest | None,
@@ -55,7 +55,7 @@ async def bring_function(
     return str(configuration.get("CodeSha256", ""))
 
 
-async def read_code(run: TargetRun, manifest: FunctionManifest) -> dict[str, Any]:
+async def read_code(run: FunctionRun, manifest: FunctionManifest) -> dict[str, Any]:
     """Returns where the code of a manifest is, as the API takes it. Raises StageFailedError."""
     if manifest.image:
         return {"ImageUri": manifest.image}
@@ -71,7 +71,7 @@ async def read_code(run: TargetRun, manifest: FunctionManifest) -> dict[str, Any
 
 
 async def _create(
-    run: TargetRun,
+    run: FunctionRun,
     manifest: FunctionManifest,
     parameters: FunctionParameters,
     code: Mapping[str, Any],
@@ -82,7 +82,7 @@ async def _create(
 
 
 async def update_configuration(
-    run: TargetRun, parameters: FunctionParameters, had: FunctionParameters | None
+    run: FunctionRun, parameters: FunctionParameters, had: FunctionParameters | None
 ) -> None:
     """Sets the configuration, when the function is ready for it, and waits until it is done."""
     await wait_function_settled(run)
@@ -92,7 +92,7 @@ async def update_configuration(
     await wait_function(run)
 
 
-async def wait_function_settled(run: TargetRun) -> None:
+async def wait_function_settled(run: FunctionRun) -> None:
     """Waits until nothing is under way, also when what was under way has failed."""
     try:
         await wait_function(run)
@@ -101,7 +101,7 @@ async def wait_function_settled(run: TargetRun) -> None:
 
 
 async def update_code(
-    run: TargetRun, parameters: FunctionParameters, code: Mapping[str, Any], there: str
+    run: FunctionRun, parameters: FunctionParameters, code: Mapping[str, Any], there: str
 ) -> None:
     """Sets the code; a package that is there already is not sent again."""
     if "ZipFile" in code and hash_package(code["ZipFile"]) == there:
@@ -111,7 +111,7 @@ async def update_code(
     await run.api.update_code({**code, **parameters.architectures})
 
 
-def _make_tags(run: TargetRun, manifest: FunctionManifest) -> dict[str, str]:
+def _make_tags(run: FunctionRun, manifest: FunctionManifest) -> dict[str, str]:
     return make_tags(
         manifest,
         piped_id=run.ctx.deployment.piped_id,
@@ -120,7 +120,7 @@ def _make_tags(run: TargetRun, manifest: FunctionManifest) -> dict[str, str]:
 
 
 async def update_tags(
-    run: TargetRun,
+    run: FunctionRun,
     manifest: FunctionManifest,
     previous: FunctionManifest | None,
     live: LiveFunction,
@@ -139,7 +139,7 @@ async def update_tags(
 
 
 async def _set_reserved(
-    run: TargetRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
 ) -> None:
     if manifest.reserved is not None:
         await run.api.call(
@@ -150,7 +150,7 @@ async def _set_reserved(
 
 
 async def restore_function(
-    run: TargetRun, manifest: FunctionManifest, *, version: str, live: LiveFunction
+    run: FunctionRun, manifest: FunctionManifest, *, version: str, live: LiveFunction
 ) -> None:
     """Brings the function back to the commit that ran before, its code to that of a version.
 
@@ -173,7 +173,7 @@ async def restore_function(
 
 
 async def _list_exact_code(
-    run: TargetRun, manifest: FunctionManifest, ran: LiveFunction, live: LiveFunction
+    run: FunctionRun, manifest: FunctionManifest, ran: LiveFunction, live: LiveFunction
 ) -> list[dict[str, Any]]:
     """Returns what may have the code of the version that ran, the nicest first."""
     if ran.code_hash == live.code_hash and manifest.image == run.manifest.image:
@@ -188,7 +188,7 @@ async def _list_exact_code(
 
 
 async def _try_code(
-    run: TargetRun, parameters: FunctionParameters, code: Mapping[str, Any]
+    run: FunctionRun, parameters: FunctionParameters, code: Mapping[str, Any]
 ) -> str:
     run.log.info("restoring the code of %s", run.api.name)
     await run.api.update_code({**code, **parameters.architectures})
@@ -196,7 +196,7 @@ async def _try_code(
 
 
 async def _restore_from_git(
-    run: TargetRun,
+    run: FunctionRun,
     manifest: FunctionManifest,
     parameters: FunctionParameters,
     live: LiveFunction,

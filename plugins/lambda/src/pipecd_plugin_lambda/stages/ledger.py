@@ -15,7 +15,7 @@ from pipecd_sdk import Metadata, StageFailedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerNotes:
+class FunctionNotes:
     """What was noted."""
 
     existed: bool = False
@@ -38,12 +38,12 @@ class LedgerNotes:
         return json.dumps(kept, separators=(",", ":"))
 
 
-def parse_notes(text: str) -> LedgerNotes:
+def parse_notes(text: str) -> FunctionNotes:
     """Returns kept notes. Raises StageFailedError when they are none."""
     try:
         kept: Mapping[str, Any] = json.loads(text)
         traffic = kept["original-traffic"]
-        return LedgerNotes(
+        return FunctionNotes(
             existed=bool(kept["existed"]),
             traffic=parse_kept(traffic) if traffic else None,
             version=str(kept["rollout"]),
@@ -56,27 +56,27 @@ def parse_notes(text: str) -> LedgerNotes:
         ) from None
 
 
-class Ledger:
+class FunctionLedger:
     """The notes of one deployment about one deploy target."""
 
     def __init__(self, metadata: Metadata, target: str) -> None:
         self._metadata = metadata
         self._key = f"lambda/{target}"
 
-    async def read(self) -> LedgerNotes | None:
+    async def read(self) -> FunctionNotes | None:
         """Returns the notes; None when no stage has changed anything yet."""
         text = await self._metadata.get(self._key)
         return None if text is None else parse_notes(text)
 
-    async def note_before(self, notes: LedgerNotes) -> None:
+    async def note_before(self, notes: FunctionNotes) -> None:
         """Notes how it is before the first change."""
         await self._metadata.put(self._key, notes.to_text())
 
-    async def note_version(self, notes: LedgerNotes, version: str) -> None:
+    async def note_version(self, notes: FunctionNotes, version: str) -> None:
         """Notes what was published."""
         await self._metadata.put(self._key, replace(notes, version=version).to_text())
 
-    async def note_undone(self, notes: LedgerNotes) -> None:
+    async def note_undone(self, notes: FunctionNotes) -> None:
         """Notes that the deployment was rolled back: a stage that runs again begins anew."""
         undone = tuple(dict.fromkeys((*notes.undone, *filter(None, [notes.version]))))
         await self._metadata.put(self._key, replace(notes, version="", undone=undone).to_text())

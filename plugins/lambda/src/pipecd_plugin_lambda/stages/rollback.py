@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from pipecd_plugin_lambda.stages.alias import set_alias_options, set_traffic
 from pipecd_plugin_lambda.stages.function import restore_function
-from pipecd_plugin_lambda.stages.ledger import LedgerNotes
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.ledger import FunctionNotes
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_sdk import StageFailedError
 
 
-async def roll_back(run: TargetRun) -> None:
+async def roll_back(run: FunctionRun) -> None:
     """Brings one deploy target back. Raises StageFailedError when that is not wholly done."""
     notes = await run.ledger.read()
     if notes is None:
@@ -48,7 +48,7 @@ async def roll_back(run: TargetRun) -> None:
     run.log.success("back to where it was before the deployment")
 
 
-async def _restore_traffic(run: TargetRun, notes: LedgerNotes) -> None:
+async def _restore_traffic(run: FunctionRun, notes: FunctionNotes) -> None:
     traffic = await run.api.get_alias(run.alias)
     if notes.traffic is not None:
         await set_traffic(run, notes.traffic, before=traffic)

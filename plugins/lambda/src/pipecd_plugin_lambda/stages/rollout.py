@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """LAMBDA_SYNC, LAMBDA_CANARY_ROLLOUT and LAMBDA_PROMOTE: publish a version, and shift to it."""
 
-from pipecd_plugin_lambda.config import CanaryRolloutConfig, PromoteConfig, SyncConfig
+from pipecd_plugin_lambda.config import (
+    FunctionPromoteConfig,
+    FunctionRolloutConfig,
+    FunctionSyncConfig,
+)
 from pipecd_plugin_lambda.stages.alias import route, set_alias_options
 from pipecd_plugin_lambda.stages.build import build_version
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_sdk import StageFailedError
 
 
-async def sync(run: TargetRun, _config: SyncConfig) -> None:
+async def sync(run: FunctionRun, _config: FunctionSyncConfig) -> None:
     """Publishes the commit and gives it all the traffic."""
     version = await build_version(run)
     await route(run, version, 100)
     await set_alias_options(run, run.manifest, run.running)
 
 
-async def roll_out_canary(run: TargetRun, _config: CanaryRolloutConfig) -> None:
+async def roll_out_canary(run: FunctionRun, _config: FunctionRolloutConfig) -> None:
     """Publishes the commit; the traffic stays as it is."""
     version = await build_version(run)
     run.log.info("version %s gets no traffic of %s yet", version, run.alias)
 
 
-async def promote(run: TargetRun, config: PromoteConfig) -> None:
+async def promote(run: FunctionRun, config: FunctionPromoteConfig) -> None:
     """Gives the published version its share of the traffic."""
     notes = await run.ledger.read()
     if notes is None or not notes.version:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.provider.functions import FunctionApi
-from pipecd_plugin_lambda.stages.ledger import Ledger
+from pipecd_plugin_lambda.stages.ledger import FunctionLedger
 from pipecd_sdk import DeployTarget, StageContext, StageLog
 from pipecd_sdk.kit.hosts import Hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRun:
+class FunctionRun:
     """One stage on one deploy target."""
 
     ctx: StageContext
@@ -19,7 +19,7 @@ class TargetRun:
     log: StageLog
     api: FunctionApi
     hosts: Hosts
-    ledger: Ledger
+    ledger: FunctionLedger
     manifest: FunctionManifest
     """Of the commit that is deployed."""
     running: FunctionManifest | None

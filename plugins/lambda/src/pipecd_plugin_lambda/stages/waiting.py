@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from pipecd_aws import wait_until
-from pipecd_plugin_lambda.stages.run import TargetRun
+from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit.text import make_printable_line
 
@@ -18,7 +18,7 @@ class FunctionFailedError(StageFailedError):
     """AWS says that a change of the function has failed."""
 
 
-async def wait_function(run: TargetRun, version: str = "") -> Mapping[str, Any]:
+async def wait_function(run: FunctionRun, version: str = "") -> Mapping[str, Any]:
     """Waits until the function, or a version of it, can be called; returns its configuration.
 
     Raises FunctionFailedError when AWS says so, StageFailedError when the deadline has passed.
@@ -58,7 +58,7 @@ def explain_state(configuration: Mapping[str, Any], key: str) -> str:
     return make_printable_line(f"{reason} ({code})" if reason and code else reason or code)[:1000]
 
 
-async def wait_provisioned(run: TargetRun) -> None:
+async def wait_provisioned(run: FunctionRun) -> None:
     """Waits until what is kept ready behind the alias is ready. Raises StageFailedError."""
     what = f"provisioned concurrency of {run.alias}"
 
@@ -76,7 +76,7 @@ async def wait_provisioned(run: TargetRun) -> None:
     await _wait(run, look, what)
 
 
-async def _wait(run: TargetRun, look: Callable[[], Awaitable[str]], what: str) -> None:
+async def _wait(run: FunctionRun, look: Callable[[], Awaitable[str]], what: str) -> None:
     """Waits until `look` returns nothing that is under way."""
     clock = run.ctx.clock
     timeout = run.manifest.options.input.update_timeout

@@ -23,9 +23,7 @@ class AwsLab:
         self.url = url
         self.credentials_file = credentials_file
         self._session = botocore.session.Session()
-        self.ecs, self.elb, self.ec2 = (
-            self.make_client(name) for name in ("ecs", "elbv2", "ec2")
-        )
+        self.ecs, self.elb, self.ec2 = (self.make_client(name) for name in ("ecs", "elbv2", "ec2"))
 
     def make_client(self, service: str) -> Any:
         """Returns a client of botocore that sees the server as AWS."""

@@ -23,6 +23,11 @@ _SHOWN: Final = (
 )
 
 
+def make_hash(commit: str) -> str:
+    """Returns the hash of a commit that a test names."""
+    return (commit.encode().hex() + "0" * 40)[:40]
+
+
 def make_role(aws: AwsLab) -> None:
     """Makes the role that functions have; moto wants it to be there."""
     trust = {"Version": "2012-10-17", "Statement": []}
@@ -64,12 +69,11 @@ class LambdaLab:
     ) -> StageHarness[Lambda]:
         """Returns a deployment of a commit whose manifest was written."""
         number = next(self._deployments)
-        hashed = (commit.encode().hex() + "0" * 40)[:40]
         deployment = replace(
             example_deployment(),
             id=f"{self.name}-deployment-{number}",
-            commit=Commit(hash=hashed, message="m", author="a", branch="main"),
-            running_commit=self.running or "",
+            commit=Commit(hash=make_hash(commit), message="m", author="a", branch="main"),
+            running_commit=make_hash(self.running) if self.running else "",
         )
         plugin = Lambda()
         return StageHarness(

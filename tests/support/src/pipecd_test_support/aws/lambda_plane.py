@@ -23,8 +23,10 @@ from urllib.parse import parse_qs, unquote
 
 import botocore.session
 from moto.awslambda.models import LambdaFunction, lambda_backends
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from werkzeug.wrappers import Response
+
+from pipecd_test_support.aws.lab import REGION
 
 Environ = dict[str, Any]
 _KEPT = (
@@ -153,10 +155,10 @@ def _show_state(function: Any) -> dict[str, Any]:
 
 def _send_code(environ: Environ) -> Response:
     asked = parse_qs(environ["QUERY_STRING"])
-    for backend in lambda_backends[DEFAULT_ACCOUNT_ID].values():
-        function = backend.get_function(asked["name"][0], asked["version"][0])
-        return Response(function.code_bytes, 200, content_type="application/zip")
-    return Response(b"", 404)
+    backend = lambda_backends[DEFAULT_ACCOUNT_ID][REGION]
+    version = asked["version"][0]
+    function = backend.get_function(asked["name"][0], None if version == "$LATEST" else version)
+    return Response(function.code_bytes, 200, content_type="application/zip")
 
 
 def place_locations(answer: bytes, host: str) -> bytes:
@@ -197,4 +199,3 @@ def _list_operations() -> list[tuple[str, str, re.Pattern[str]]]:
 
 def _json(status: int, body: Mapping[str, Any]) -> Response:
     return Response(json.dumps(body), status, content_type="application/json")
-
