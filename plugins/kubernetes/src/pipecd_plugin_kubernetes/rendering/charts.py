@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pipecd_plugin_kubernetes.config import ChartRepository, HelmChart, KubernetesPluginConfig
 from pipecd_plugin_kubernetes.rendering.git_remote import fetch_commit
-
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit import yaml
 from pipecd_sdk.kit.hosts import Hosts

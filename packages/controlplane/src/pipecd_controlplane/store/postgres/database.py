@@ -66,7 +66,7 @@ RERUN_LOCK: Final = 0x50694344_0002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt(Generic[T]):
+class UnitRun(Generic[T]):
     """What one run of a unit gave; it counts only when it is committed."""
 
     result: T
@@ -76,7 +76,7 @@ class Attempt(Generic[T]):
 class LostCommitError(Exception):
     """The connection was lost before the answer to a COMMIT came."""
 
-    def __init__(self, transaction_id: str, attempt: Attempt[Any]) -> None:
+    def __init__(self, transaction_id: str, attempt: UnitRun[Any]) -> None:
         super().__init__("the answer to a COMMIT was lost")
         self.transaction_id = transaction_id
         self.attempt = attempt
@@ -159,7 +159,7 @@ class PostgresDatabase:
 
     async def _run(
         self, work: Callable[[Transaction], Awaitable[T]], *, is_rerun: bool
-    ) -> Attempt[T]:
+    ) -> UnitRun[T]:
         """Runs a unit once and commits it; what was certainly not committed raises LOST."""
         while True:
             try:
@@ -171,7 +171,7 @@ class PostgresDatabase:
 
     async def _run_and_commit(
         self, work: Callable[[Transaction], Awaitable[T]], *, is_rerun: bool
-    ) -> Attempt[T]:
+    ) -> UnitRun[T]:
         async with self._pool.acquire() as connection:
             outer = connection.transaction(isolation="read_committed")
             await outer.start()
@@ -185,7 +185,7 @@ class PostgresDatabase:
                 if not connection.is_closed():
                     await outer.rollback()
                 raise
-            attempt = Attempt(result=result, changes=unit.changes)
+            attempt = UnitRun(result=result, changes=unit.changes)
             try:
                 await outer.commit()
             except LOST as error:
