@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec.structs import replace
 from pipecd_plugin_files.plugin import Files
 from report import Bar, info, report
 
-from pipecd_sdk import StageStatus
+from pipecd_sdk import StageStatus, replace
 from pipecd_sdk.testing import StageHarness, deploy_target, example_deployment
 
 FILES = 10_000

@@ -20,7 +20,19 @@ from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import executable, start_plugin
 
 TURNS = 7
-PLUGINS = ("wait", "waitapproval", "scriptrun", "dummy", "files", "kubernetes")
+PLUGINS = (
+    "wait",
+    "waitapproval",
+    "scriptrun",
+    "dummy",
+    "files",
+    "kubernetes",
+    "analysis",
+    "terraform",
+    "ecs",
+    "lambda",
+    "cloudrun",
+)
 BARE = """
 import asyncio, sys
 import grpc

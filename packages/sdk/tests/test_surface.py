@@ -25,8 +25,6 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "git",
         "gojson",
         "hosts",
-        "images",
-        "opened_files",
         "patterns",
         "process",
         "regex",

@@ -18,7 +18,7 @@ from contextlib import (
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipecd_controlplane.api.services import endpoints
+from pipecd_controlplane.api.services import ServiceParts, endpoints
 from pipecd_controlplane.api.v1.telemetry import forwarding
 from pipecd_controlplane.auth.call_audit import CallAudit
 from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
@@ -201,16 +201,19 @@ async def _open_endpoints(opened: AsyncExitStack, core: _Core) -> Endpoints:
     open_calls = OpenCalls(settings.limits.max_calls_per_caller)
     admit = open_calls.limit_admission(authenticator.admit)
     telemetry = await opened.enter_async_context(forwarding(settings.otlp_endpoint))
-    return endpoints(
-        core.stores,
-        core.shared,
-        core.leases,
-        core.access,
-        Releases(settings.releases_url),
-        telemetry,
-        admit=metrics.count_admission(admit) if settings.metrics else admit,
+    parts = ServiceParts(
+        stores=core.stores,
+        shared=core.shared,
+        leases=core.leases,
+        access=core.access,
+        releases=Releases(settings.releases_url),
+        telemetry=telemetry,
         now=_now,
         web_base_url=core.web_base_url,
+    )
+    return endpoints(
+        parts,
+        admit=metrics.count_admission(admit) if settings.metrics else admit,
         guard_stream=recheck.guard_stream,
         admit_late=authenticator.admit_again,
         run_audited=core.call_audit.run,

@@ -2,6 +2,7 @@
 """All services of the control plane, each gathered from its small objects."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from pipecd_controlplane.api import unimplemented
 from pipecd_controlplane.api.apiservice.applications import ProgramApplicationsApi
@@ -68,17 +69,24 @@ from pipecd_wire.rpc import Admit, Endpoints, GuardStream, Observe, RunAudited
 from pipecd_wire.webservice import service_pb2 as webservice
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What services are made of."""
+
+    stores: Stores
+    shared: SharedState
+    leases: Leases
+    access: ProjectAccess
+    releases: Releases
+    telemetry: TelemetryApi
+    now: Now
+    web_base_url: Callable[[], str]
+
+
 def endpoints(
-    stores: Stores,
-    shared: SharedState,
-    leases: Leases,
-    access: ProjectAccess,
-    releases: Releases,
-    telemetry: TelemetryApi,
+    parts: ServiceParts,
     *,
     admit: Admit,
-    now: Now,
-    web_base_url: Callable[[], str],
     observers: Iterable[Observe] = (),
     guard_stream: GuardStream | None = None,
     admit_late: Admit | None = None,
@@ -92,86 +100,140 @@ def endpoints(
         admit_late=admit_late,
         run_audited=run_audited,
     )
-    bus, presence = shared.bus, shared.presence
+    _add_upstream_services(served, parts)
+    _add_agent_services(served, parts)
+    _add_own_services(served, parts)
+    _add_access_services(served, parts)
+    return served
+
+
+def _add_upstream_services(served: Endpoints, parts: ServiceParts) -> None:
     served.add(
         pipedservice.DESCRIPTOR.services_by_name["PipedService"],
-        AgentPipedsApi(stores, now, web_base_url, DuplicateAgents(stores.alarms, shared.sightings)),
-        AgentApplicationsApi(stores),
-        AgentDeploymentsApi(stores, now),
-        AgentStagesApi(stores, now),
-        AgentCommandsApi(stores, now),
-        AgentEventsApi(stores, now),
-        AgentLiveStateApi(stores, now),
+        AgentPipedsApi(
+            parts.stores,
+            parts.now,
+            parts.web_base_url,
+            DuplicateAgents(parts.stores.alarms, parts.shared.sightings),
+        ),
+        AgentApplicationsApi(parts.stores),
+        AgentDeploymentsApi(parts.stores, parts.now),
+        AgentStagesApi(parts.stores, parts.now),
+        AgentCommandsApi(parts.stores, parts.now),
+        AgentEventsApi(parts.stores, parts.now),
+        AgentLiveStateApi(parts.stores, parts.now),
     )
     served.add(
         apiservice.DESCRIPTOR.services_by_name["APIService"],
-        ProgramPipedsApi(stores, now),
-        ProgramApplicationsApi(stores, now),
-        ProgramDeploymentsApi(stores),
-        ProgramEventsApi(stores, presence, now, web_base_url),
+        ProgramPipedsApi(parts.stores, parts.now),
+        ProgramApplicationsApi(parts.stores, parts.now),
+        ProgramDeploymentsApi(parts.stores),
+        ProgramEventsApi(parts.stores, parts.shared.presence, parts.now, parts.web_base_url),
     )
     served.add(
         webservice.DESCRIPTOR.services_by_name["WebService"],
-        WebPipedsApi(stores, presence, now),
-        WebReleasesApi(stores, releases),
-        WebApplicationsApi(stores, now),
-        WebApplicationListsApi(stores),
-        WebDeploymentsApi(stores),
-        WebProjectApi(access.settings, access.sso),
-        WebAccountApi(stores, shared.key_uses, now),
-        WebHistoryApi(stores),
-        WebInsightsApi(stores, now),
+        WebPipedsApi(parts.stores, parts.shared.presence, parts.now),
+        WebReleasesApi(parts.stores, parts.releases),
+        WebApplicationsApi(parts.stores, parts.now),
+        WebApplicationListsApi(parts.stores),
+        WebDeploymentsApi(parts.stores),
+        WebProjectApi(parts.access.settings, parts.access.sso),
+        WebAccountApi(parts.stores, parts.shared.key_uses, parts.now),
+        WebHistoryApi(parts.stores),
+        WebInsightsApi(parts.stores, parts.now),
     )
+
+
+def _add_agent_services(served: Endpoints, parts: ServiceParts) -> None:
     served.add(
         push_pb2.DESCRIPTOR.services_by_name["PushService"],
         PushApi(
-            stores,
-            AgentWatch(stores, bus, presence, leases, shared.questions, shared.git_hints),
-            leases,
-            shared.questions,
-            now,
+            parts.stores,
+            AgentWatch(
+                parts.stores,
+                parts.shared.bus,
+                parts.shared.presence,
+                parts.leases,
+                parts.shared.questions,
+                parts.shared.git_hints,
+            ),
+            parts.leases,
+            parts.shared.questions,
+            parts.now,
         ),
     )
+    served.add(SERVICE, parts.telemetry)
+
+
+def _add_own_services(served: Endpoints, parts: ServiceParts) -> None:
     v1 = api_pb2.DESCRIPTOR.services_by_name
     questions = AgentQuestions(
-        stores=stores, presence=presence, questions=shared.questions, now=now
+        stores=parts.stores,
+        presence=parts.shared.presence,
+        questions=parts.shared.questions,
+        now=parts.now,
     )
-    roll_backs = RollBacks(stores, questions)
-    rights, histories = CallerRights(stores), ChangeHistories(bus)
+    roll_backs = RollBacks(parts.stores, questions)
+    rights, histories = CallerRights(parts.stores), ChangeHistories(parts.shared.bus)
     served.add(
         v1["DeploymentService"],
         V1DeploymentsApi(
-            stores, bus, presence, roll_backs, DeploymentDiffs(stores, questions), rights, now
+            parts.stores,
+            parts.shared.bus,
+            parts.shared.presence,
+            roll_backs,
+            DeploymentDiffs(parts.stores, questions),
+            rights,
+            parts.now,
         ),
         unimplemented=unimplemented.DEPLOYMENT_SERVICE,
     )
     served.add(
         v1["ApplicationService"],
-        V1ApplicationsApi(stores, presence, ResourceQuestions(stores, questions), roll_backs, now),
+        V1ApplicationsApi(
+            parts.stores,
+            parts.shared.presence,
+            ResourceQuestions(parts.stores, questions),
+            roll_backs,
+            parts.now,
+        ),
         unimplemented=unimplemented.APPLICATION_SERVICE,
     )
-    served.add(v1["PipedService"], V1PipedsApi(stores, presence, now))
-    served.add(v1["ProjectService"], V1ProjectApi(stores, bus, histories, rights))
+    served.add(v1["PipedService"], V1PipedsApi(parts.stores, parts.shared.presence, parts.now))
+    served.add(
+        v1["ProjectService"], V1ProjectApi(parts.stores, parts.shared.bus, histories, rights)
+    )
     served.add(
         overview_pb2.DESCRIPTOR.services_by_name["OverviewService"],
-        OverviewApi(stores, ApplicationIndexes(stores, histories), presence, rights, now),
+        OverviewApi(
+            parts.stores,
+            ApplicationIndexes(parts.stores, histories),
+            parts.shared.presence,
+            rights,
+            parts.now,
+        ),
     )
-    served.add(SERVICE, telemetry)
-    served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(stores))
+    served.add(logs_pb2.DESCRIPTOR.services_by_name["StageLogService"], V1LogsApi(parts.stores))
+
+
+def _add_access_services(served: Endpoints, parts: ServiceParts) -> None:
     v1 = access_pb2.DESCRIPTOR.services_by_name
     served.add(
         v1["AccessService"],
-        SessionsApi(stores, now),
-        RightsApi(rights, lambda: (each.method for each in served)),
+        SessionsApi(parts.stores, parts.now),
+        RightsApi(CallerRights(parts.stores), lambda: (each.method for each in served)),
     )
-    served.add(v1["ApiKeyService"], ApiKeysApi(stores, shared.key_uses, now))
-    served.add(chains_pb2.DESCRIPTOR.services_by_name["ChainService"], V1ChainsApi(stores))
+    served.add(v1["ApiKeyService"], ApiKeysApi(parts.stores, parts.shared.key_uses, parts.now))
+    served.add(chains_pb2.DESCRIPTOR.services_by_name["ChainService"], V1ChainsApi(parts.stores))
     served.add(
         windows_pb2.DESCRIPTOR.services_by_name["WindowService"],
-        V1WindowsApi(stores, presence, now),
+        V1WindowsApi(parts.stores, parts.shared.presence, parts.now),
     )
     served.add(
         repositories_pb2.DESCRIPTOR.services_by_name["RepositoryService"],
-        V1RepositoriesApi(access.hooks, RepositoryHints(stores, shared.git_hints), web_base_url),
+        V1RepositoriesApi(
+            parts.access.hooks,
+            RepositoryHints(parts.stores, parts.shared.git_hints),
+            parts.web_base_url,
+        ),
     )
-    return served

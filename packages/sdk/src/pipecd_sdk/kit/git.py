@@ -55,6 +55,10 @@ async def fetch_commit(
     The remote's host has been checked (`kit.hosts`), and `addresses` are where it may be; none
     means anywhere. ssh uses the keys of the user that the plugin runs as. `what` begins the
     sentences of errors, `option` is what the author calls `ref`. Raises GitFetchError.
+
+    Example:
+        addresses = await Hosts(config.allowed_hosts, public=True).check(remote, "the remote")
+        await fetch_commit(remote, "v1", into=folder, what="fetching it", addresses=addresses)
     """
     git = tools.find_on_path("git")
     if git is None:

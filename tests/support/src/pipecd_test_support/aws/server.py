@@ -59,7 +59,7 @@ class LabApp:
             if action:
                 self._calls.append({"action": action, "parameters": parameters})
             fault = self._take_fault(action)
-        is_json = "HTTP_X_AMZ_TARGET" in environ
+        is_json = "HTTP_X_AMZ_TARGET" in environ or "Action" not in parameters
         if fault is not None and (refusal := refuse(fault, is_json=is_json)) is not None:
             return refusal(environ, start_response)
         if (known := self._lambda.answer(environ, parameters)) is not None:
@@ -224,8 +224,8 @@ def refuse(fault: Mapping[str, Any], *, is_json: bool) -> Response | None:
             status, code, text = 400, "ThrottlingException", "Rate exceeded"
         case "deny":
             who = "arn:aws:iam::123456789012:user/piped"
-            named = "ecs" if is_json else "elasticloadbalancing"
-            right = f"{fault.get('service', named)}:{fault['action']}"
+            service = fault.get("service", "ecs" if is_json else "elasticloadbalancing")
+            right = f"{service}:{fault['action']}"
             status, code = 400, "AccessDeniedException"
             text = f"User: {who} is not authorized to perform: {right} on resource: *"
         case "fail":
