@@ -222,13 +222,13 @@ async def test_the_config_file_gives_the_public_address(server: RunServer, tmp_p
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"
-        "spec:\n  address: https://pipecd.example\n  datastore:\n    type: POSTGRESQL\n"
-        "    config:\n      url: postgresql://host/db\n"
+        "spec:\n  address: https://pipecd.example\n  filestore:\n    type: S3\n"
+        "    config:\n      bucket: logs\n      region: eu-central-1\n"
     )
     arguments = ("server", "--data-dir", str(tmp_path), "--config-file", str(config))
     code, said = await run(*arguments, "--listen", "127.0.0.1:0")
     assert code == 2
-    assert "spec.datastore.type: POSTGRESQL is not served yet" in said
+    assert "spec.filestore.type: S3 is not served yet" in said
 
     config.write_text("apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  adress: x\n")
     code, said = await run(*arguments, "--listen", "127.0.0.1:0")

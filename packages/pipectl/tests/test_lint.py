@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pipecd_pipectl.cli import cli
+from pipecd_runtime import installed_plugins
+from pipecd_runtime.installed_plugins import list_installed_plugins
 
 HEAD = "apiVersion: pipecd.dev/v1beta1\nkind: {kind}\nspec:\n"
 GOOD = HEAD.format(kind="Application") + "  name: x\n  plugins: {kubernetes: }\n"
@@ -177,7 +179,11 @@ def test_a_document_that_says_it_is_ours_is_checked_whatever_its_name(
     assert said in result.stdout
 
 
-def test_a_stage_of_a_plugin_that_is_not_installed_is_told_once(repository: Path) -> None:
+def test_a_stage_of_a_plugin_that_is_not_installed_is_told_once(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [each for each in list_installed_plugins() if each.name != "ecs"]
+    monkeypatch.setattr(installed_plugins, "list_installed_plugins", lambda: here)
     stages = "[{name: ECS_SYNC}, {name: ECS_CANARY_CLEAN}, {name: WAIT, with: {duration: 5s}}]"
     (repository / "app.pipecd.yaml").write_text(GOOD + f"  pipeline: {{stages: {stages}}}\n")
 
@@ -364,6 +370,7 @@ def test_what_an_installed_plugin_says_wins_over_what_is_known_of_it(
     options = {"type": "object", "properties": {"speed": {"type": "integer"}}}
     stages = {"TERRAFORM_SYNC": {**options, "additionalProperties": False}}
     install(tmp_path / "site", "terraform", {"stages": stages, "rollback": ["TERRAFORM_UNDO"]})
+    monkeypatch.delitem(sys.modules, "pipecd_plugin_terraform", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     written = "{name: TERRAFORM_SYNC, with: {speed: 1, vars: true}}, {name: TERRAFORM_UNDO}"
     (repository / "x.pipecd.yaml").write_text(GOOD + f"  pipeline: {{stages: [{written}]}}\n")

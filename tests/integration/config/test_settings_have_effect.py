@@ -144,7 +144,6 @@ def test_lint_notes_what_has_no_effect_and_nothing_else(
 @pytest.mark.parametrize(
     ("section", "config"),
     [
-        ("datastore", "type: POSTGRESQL, config: {url: 'postgresql://a@b/c'}"),
         ("filestore", "type: S3, config: {bucket: a, region: b}"),
         ("filestore", "type: MINIO, config: {endpoint: a, bucket: b}"),
     ],

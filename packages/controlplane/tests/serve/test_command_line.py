@@ -121,8 +121,10 @@ def test_the_file_may_name_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be called"):
         config.read(file)
     file.write_text(head + "    type: POSTGRESQL\n    config:\n      url: postgresql://x\n")
-    with pytest.raises(ConfigError, match="POSTGRESQL is not served yet"):
-        config.read(file)
+    told = config.read(file)
+    assert told.data_dir is None
+    assert told.postgres is not None
+    assert told.postgres.url == "postgresql://x"
 
 
 def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped(

@@ -10,10 +10,12 @@ from pipecd_runtime.process import own, word
 
 MOST_BYTES: Final = 8 * 1024 * 1024
 
-_OPTIONS: Final = (
-    *("-r", "-p", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv"),
+# fmt: off
+_COMMAND: Final = own(
+    "diff-tree", "-r", "-p", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv",
     "--end-of-options",
 )
+# fmt: on
 """Neither programs nor filters that a configuration names: nothing of the repository is run."""
 
 
@@ -26,7 +28,5 @@ async def read_patch(mirror: MirrorFolder, old: str, new: str, paths: Sequence[s
         return ""
     commits = (word(CommitHash(old)), word(CommitHash(new)))
     wanted = (word(path) for path in paths)  # git is told to take them literally
-    output = await mirror.run(
-        *own("diff-tree", *_OPTIONS), *commits, *own("--"), *wanted, most_output=MOST_BYTES
-    )
+    output = await mirror.run(*_COMMAND, *commits, *own("--"), *wanted, most_output=MOST_BYTES)
     return output.decode(errors="replace")

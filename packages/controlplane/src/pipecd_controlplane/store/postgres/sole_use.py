@@ -87,30 +87,48 @@ class SoleUse:
         while True:
             try:
                 await _wait_lost(connection)
-                self._held.clear()
-                log.warning("database.session_lost")
-                connection = await self._acquire_again()
             finally:
-                with contextlib.suppress(*LOST):
-                    await connection.close(timeout=1)
+                await _close(connection)
+            self._held.clear()
+            log.warning("database.session_lost")
+            connection = await self._acquire_again()
+
+    async def _take_lock(self, connection: "asyncpg.Connection[asyncpg.Record]") -> bool:
+        """Tries to take the lock again; a connection that does not get it is closed."""
+        try:
+            is_taken_by_us = await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK)
+        except LOST as error:
+            log.warning("database.waiting", error=describe(error))
+            await _close(connection)
+            return False
+        if is_taken_by_us:
+            self._is_taken = False
+            self._held.set()
+            return True
+        await _close(connection)
+        if not self._is_taken:
+            log.error("database.taken_over")
+        self._is_taken = True
+        return False
 
     async def _acquire_again(self) -> "asyncpg.Connection[asyncpg.Record]":
         attempt = 0
         while True:
             try:
                 connection = await connect(self._server)
-                if await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
-                    self._is_taken = False
-                    self._held.set()
-                    return connection
-                await connection.close()
-                if not self._is_taken:
-                    log.error("database.taken_over")
-                self._is_taken = True
             except (*LOST, StateError) as error:
                 log.warning("database.waiting", error=describe(error))
+            else:
+                if await self._take_lock(connection):
+                    return connection
             attempt += 1
             await asyncio.sleep(BACKOFF.pause_seconds_after(attempt))
+
+
+async def _close(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    with contextlib.suppress(*LOST):
+        await connection.close(timeout=1)
+    connection.terminate()
 
 
 async def _wait_lost(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
