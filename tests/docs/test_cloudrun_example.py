@@ -12,8 +12,8 @@ import pytest
 
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.folder_processes import end_all_in
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
-from pipecd_test_support.google.key_files import write_key_file
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.key_files import write_key_file
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

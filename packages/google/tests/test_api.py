@@ -16,8 +16,8 @@ from pipecd_google.errors import (
     SignInError,
 )
 from pipecd_google.sign_in import GoogleSignIn
-from pipecd_test_support.google.fake_cloud_run import make_error
-from pipecd_test_support.google.key_files import write_key_file
+from pipecd_test_support.google_cloud.fake_cloud_run import make_error
+from pipecd_test_support.google_cloud.key_files import write_key_file
 from pipecd_test_support.web_server import Answer, Question, WebServer
 
 OK = Answer(200, b'{"ok": true}')

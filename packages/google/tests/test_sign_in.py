@@ -11,7 +11,7 @@ import pytest
 
 from pipecd_google.errors import SignInError
 from pipecd_google.sign_in import SCOPE, GoogleSignIn
-from pipecd_test_support.google.key_files import (
+from pipecd_test_support.google_cloud.key_files import (
     write_federation_file,
     write_json,
     write_key_file,

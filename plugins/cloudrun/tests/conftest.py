@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_test_support.google.cloud_run_lab import CloudRunLab
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.cloud_run_lab import CloudRunLab
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx2
 
-import pipecd_test_support.google
+import pipecd_test_support.google_cloud
 from pipecd_sdk.kit import yaml
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
 
-CONTRACT = Path(pipecd_test_support.google.__path__[0]) / "cloud_run_contract.yaml"
+CONTRACT = Path(pipecd_test_support.google_cloud.__path__[0]) / "cloud_run_contract.yaml"
 PARENT = "projects/shop/locations/asia-northeast1"
 
 

@@ -16,8 +16,8 @@ from pipecd_sdk.testing.process import (
     executable,
     start_plugin,
 )
-from pipecd_test_support.google.cloud_run_lab import CloudRunLab, make_service
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.cloud_run_lab import CloudRunLab, make_service
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
 from pipecd_test_support.web_server import Question
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.plugin.deploymentapi import api_pb2

@@ -8,8 +8,8 @@ from pipecd_plugin_cloudrun.watching import watch_services
 
 from pipecd_sdk import Health, ResourceGoneError, SyncStatus, SyncStrategy
 from pipecd_sdk._observation import Observation
-from pipecd_test_support.google.cloud_run_lab import CloudRunLab, make_job, make_service
-from pipecd_test_support.google.fake_cloud_run import PlannedFault, make_error
+from pipecd_test_support.google_cloud.cloud_run_lab import CloudRunLab, make_job, make_service
+from pipecd_test_support.google_cloud.fake_cloud_run import PlannedFault, make_error
 
 V1 = make_service("gcr.io/shop/web:v1")
 V2 = make_service("gcr.io/shop/web:v2")

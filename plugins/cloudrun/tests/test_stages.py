@@ -8,8 +8,8 @@ import pytest
 
 from pipecd_sdk import StageResult, StageStatus, replace
 from pipecd_sdk.testing import FakeClock
-from pipecd_test_support.google.cloud_run_lab import CloudRunLab, make_commit, make_service
-from pipecd_test_support.google.fake_cloud_run import LATEST, PlannedFault, make_error
+from pipecd_test_support.google_cloud.cloud_run_lab import CloudRunLab, make_commit, make_service
+from pipecd_test_support.google_cloud.fake_cloud_run import LATEST, PlannedFault, make_error
 
 V1 = make_service("gcr.io/shop/web:v1")
 V2 = make_service("gcr.io/shop/web:v2")

@@ -10,8 +10,8 @@ from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError, load_
 
 from pipecd_sdk import Source
 from pipecd_sdk.kit import yaml
-from pipecd_test_support.google import run_schema
-from pipecd_test_support.google.cloud_run_lab import make_job, make_service
+from pipecd_test_support.google_cloud import run_schema
+from pipecd_test_support.google_cloud.cloud_run_lab import make_job, make_service
 
 TARGET = CloudRunTarget(project="shop", region="asia-northeast1")
 FULL = """

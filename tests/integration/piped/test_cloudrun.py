@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipecd_sdk.kit import yaml
-from pipecd_test_support.google.cloud_run_lab import make_service
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
-from pipecd_test_support.google.key_files import write_key_file
+from pipecd_test_support.google_cloud.cloud_run_lab import make_service
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.key_files import write_key_file
 from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 

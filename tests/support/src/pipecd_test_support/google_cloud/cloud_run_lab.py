@@ -11,8 +11,8 @@ from pipecd_google.api import CallPolicy
 from pipecd_sdk import Deployment, replace
 from pipecd_sdk.kit import yaml
 from pipecd_sdk.testing import FakeClock, StageHarness, deploy_target, example_deployment
-from pipecd_test_support.google.fake_cloud_run import FakeCloudRun
-from pipecd_test_support.google.key_files import write_key_file
+from pipecd_test_support.google_cloud.fake_cloud_run import FakeCloudRun
+from pipecd_test_support.google_cloud.key_files import write_key_file
 
 Body = dict[str, Any]
 

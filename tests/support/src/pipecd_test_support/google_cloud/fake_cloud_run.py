@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from pipecd_test_support.google import run_schema
+from pipecd_test_support.google_cloud import run_schema
 from pipecd_test_support.web_server import Answer, Question, WebServer
 
 LATEST: Final = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
