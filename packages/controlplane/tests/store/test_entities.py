@@ -21,6 +21,18 @@ async def test_what_was_added_is_found(kept: Stores, build: MessageBuilder) -> N
     assert await kept.deployments.get("ours", "d1") == build.deployment()
 
 
+async def test_a_unit_of_work_finds_what_is_there_and_only_of_its_project(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    await kept.deployments.add(build.deployment())
+
+    async def work(transaction: Transaction) -> list[deployment_pb2.Deployment | None]:
+        wanted = (("ours", "d1"), ("ours", "d2"), ("theirs", "d1"))
+        return [await kept.deployments.find_in(transaction, *each) for each in wanted]
+
+    assert await kept.database.write(work) == [build.deployment(), None, None]
+
+
 async def test_another_projects_deployment_is_not_found(
     kept: Stores, build: MessageBuilder
 ) -> None:

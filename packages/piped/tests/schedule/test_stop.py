@@ -10,9 +10,11 @@ import pytest
 from pipecd_piped.schedule.stop import (
     Cancelled,
     HandedOver,
+    Refused,
     StopReason,
     StopRequestedError,
     StopScope,
+    Superseded,
     Terminated,
     TimedOut,
 )
@@ -26,6 +28,19 @@ async def stopped_block(scope: StopScope, entered: asyncio.Event) -> str:
         entered.set()
         await asyncio.Event().wait()
     return "unreachable"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Superseded(by="d2", sentence="d2 took its place"),
+        Refused(sentence="its chain has ended"),
+        TimedOut(sentence="too slow"),
+    ],
+    ids=lambda reason: type(reason).__name__,
+)
+def test_a_reason_is_told_by_its_sentence(reason: Superseded | Refused | TimedOut) -> None:
+    assert str(reason) == reason.sentence
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda reason: type(reason).__name__)
