@@ -90,6 +90,22 @@ async def test_a_change_of_an_audited_call_is_recorded_with_it(
     assert (record.reason, record.outcome, record.at.seconds) == ("it is broken", "OK", 1000)
 
 
+async def test_what_an_audited_call_adds_is_recorded_with_its_name(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    with auditing(make_call()):
+        await kept.applications.add(build.application(id="a1", project_id="ours", name="hello"))
+
+    [record] = await check_whole(kept)
+    assert (record.subject_kind, record.subject, record.subject_name) == (
+        "application",
+        "a1",
+        "hello",
+    )
+    assert not record.before
+    assert json.loads(record.after)["name"] == "hello"
+
+
 async def test_what_nobody_does_is_not_recorded(kept: Stores, build: MessageBuilder) -> None:
     """Reports of agents and timed jobs pay nothing."""
     await kept.applications.add(build.application(id="a1", project_id="ours"))
