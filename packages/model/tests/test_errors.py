@@ -11,6 +11,7 @@ from pipecd_model.config import ConfigFaultsError, Fault
 
 GRPC_CODES = {
     "ALREADY_EXISTS",
+    "DATA_LOSS",
     "DEADLINE_EXCEEDED",
     "FAILED_PRECONDITION",
     "INTERNAL",

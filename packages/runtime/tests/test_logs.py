@@ -79,6 +79,15 @@ def test_lines_below_the_level_are_not_written(out: io.StringIO) -> None:
     assert out.getvalue() == ""
 
 
+def test_requests_are_not_logged_with_their_signed_addresses(out: io.StringIO) -> None:
+    configure("debug", stream=out)
+
+    logging.getLogger("httpx2").info("HTTP Request: PUT https://bucket/?X-Amz-Signature=c0ffee")
+    logging.getLogger("httpcore2.http11").debug("send_request_headers: Authorization")
+
+    assert out.getvalue() == ""
+
+
 def test_no_traceback_brings_a_control_to_the_terminal(out: io.StringIO) -> None:
     def fail() -> None:
         raise ValueError("\x1b]0;owned\x07")

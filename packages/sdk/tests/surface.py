@@ -19,8 +19,10 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "gojson",
         "hosts",
         "images",
+        "manifests",
         "opened_files",
         "patterns",
+        "platforms",
         "process",
         "regex",
         "retries",
@@ -30,6 +32,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "templates",
         "text",
         "tools",
+        "web",
         "yaml",
     )
 ]

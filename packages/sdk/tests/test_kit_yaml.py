@@ -62,3 +62,19 @@ def test_a_value_that_is_there_twice_is_written_twice() -> None:
     shared = {"a": 1}
 
     assert yaml.dump([shared, shared]) == "- a: 1\n- a: 1\n"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        "{a: " * 100_000 + "}" * 100_000,
+        "kind: Service\n---\nspec: " + "[" * 200_000 + "]" * 200_000,
+    ],
+    ids=["open", "closed", "in the second document"],
+)
+def test_brackets_without_end_are_refused_at_once(text: str) -> None:
+    """The parser alone needs minutes for them, and the file comes from anybody's branch."""
+    with pytest.raises(yaml.YamlError, match="nested more than 100 levels deep"):
+        yaml.load_all(text)

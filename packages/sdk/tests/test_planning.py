@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from pipecd_sdk import (
+    DISPLAY_KEY,
     DeploymentPlugin,
     Operation,
     PlannedStage,
@@ -15,7 +16,7 @@ from pipecd_sdk import (
     StagePlugin,
     stage,
 )
-from pipecd_sdk._planning import BadPlanError, StageRequest, plan_pipeline
+from pipecd_sdk._planning import BadPlanError, StageRequest, plan_pipeline, target_faults
 from pipecd_sdk.config import OptionFaultsError
 
 
@@ -116,3 +117,26 @@ def test_a_forward_and_a_rollback_stage_may_share_a_place() -> None:
     planned = plan_pipeline(Platform(), [request(0)], rollback=True)
 
     assert [each.index for each in planned] == [0, 0]
+
+
+def test_a_plugin_may_take_one_deploy_target_only() -> None:
+    class Single(Platform):
+        takes_one_target = True
+
+    (fault,) = target_faults(Single(), ["tokyo", "osaka"])
+
+    assert fault.path == "deployTargets"
+    assert fault.message.endswith("has one deploy target here, and this one has 2: tokyo, osaka")
+    assert target_faults(Single(), ["tokyo"]) == []
+    assert target_faults(Platform(), ["tokyo", "osaka"]) == []
+
+
+def test_what_a_plugin_says_of_a_stage_is_shown_beside_it() -> None:
+    class Talkative(Platform):
+        def describe_stage(self, requested: RequestedStage) -> str:
+            return f"{requested.config.count} of them"
+
+    first, undo = plan_pipeline(Talkative(), [request(0)], rollback=True)
+
+    assert first.metadata == {DISPLAY_KEY: "1 of them"}
+    assert undo.metadata == {}

@@ -25,7 +25,11 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "git",
         "gojson",
         "hosts",
+        "images",
+        "manifests",
+        "opened_files",
         "patterns",
+        "platforms",
         "process",
         "regex",
         "retries",
@@ -35,6 +39,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "templates",
         "text",
         "tools",
+        "web",
         "yaml",
     )
 ]
@@ -52,10 +57,12 @@ PUBLIC = [
     "Details",
     "DetailsContext",
     "Drift",
+    "DISPLAY_KEY",
     "Duration",
     "Exit",
     "Fault",
     "Health",
+    "InvalidFileError",
     "LiveSnapshot",
     "LiveContext",
     "LiveState",
@@ -160,7 +167,7 @@ def test_what_can_be_called_is_as_it_was() -> None:
 
 
 def test_every_public_name_is_there_and_explained() -> None:
-    values = {"Exit", "Skip"}  # their words are beside them
+    values = {"DISPLAY_KEY", "Exit", "Skip"}  # their words are beside them
     for name in set(PUBLIC) - values:
         assert getattr(pipecd_sdk, name).__doc__, name
 

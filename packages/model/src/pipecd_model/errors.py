@@ -13,6 +13,7 @@ PipecdError                     something of ours failed                  INTERN
 ├── PluginError                 absent, silent or broken plugin           FAILED_PRECONDITION exit 1
 │   ├── NoPluginForStageError   no plugin offers the stage
 │   └── AmbiguousStageError     several do, and the application chose none
+├── LostDataError               what was kept is missing or damaged       DATA_LOSS           exit 1
 ├── TimedOutError               not done in the time that was given       DEADLINE_EXCEEDED   exit 3
 └── UnavailableError            try again; the caller retries             UNAVAILABLE         exit 5
 
@@ -137,6 +138,12 @@ class AmbiguousStageError(PluginError):
             hint=f"name one of them as the stage's plugin, e.g. plugin: {names[0]}",
             stage=stage,
         )
+
+
+class LostDataError(PipecdError):
+    """Something that was kept is missing or damaged where it was kept. Never the same as empty."""
+
+    status = "DATA_LOSS"
 
 
 class TimedOutError(PipecdError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipecd_model.config import ApplicationConfig, StageConfig
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_value
 from pipecd_model.errors import ConfigError
 from pipecd_model.known_plugins import PluginDescription, find_by_stage, load_known_plugins
 from pipecd_model.stage import (
@@ -132,7 +132,7 @@ def _rollback(wanted: Iterable[StageConfig], plugins: Plugins) -> list[pb.Pipeli
 
 
 def _can_undo(stage: StageConfig) -> bool:
-    return any(stage.with_.get(find_key(stage.with_, key) or "") for key in _UNDO)
+    return any(find_value(stage.with_, key) for key in _UNDO)
 
 
 def _forward(

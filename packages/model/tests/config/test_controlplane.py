@@ -245,3 +245,54 @@ def test_limits_have_safe_defaults_and_can_be_set() -> None:
 )
 def test_limits_that_contradict_each_other_are_refused(spec: str, told: str) -> None:
     assert any(told in fault for fault in faults(spec)), faults(spec)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("endpoint: minio:9000", "spec.filestore.config.endpoint: not an address: 'minio:9000'"),
+        ("endpoint: 'http://'", "spec.filestore.config.endpoint: not an address: 'http://'"),
+        ("endpoint: http://m:99999", "spec.filestore.config.endpoint: not an address: "),
+        ("endpoint: http://m m", "spec.filestore.config.endpoint: not an address: 'http://m m'"),
+        ("endpoint: http://m, region: 'eu 1'", "spec.filestore.config.region: not a region: "),
+        (
+            "endpoint: 'https://ada:hunter2@m'",
+            "spec.filestore.config.endpoint: holds a user or a password",
+        ),
+        ("endpoint: http://m, accessKeyFile: a", "spec.filestore.config.secretKeyFile: missing"),
+        ("endpoint: http://m, secretKeyFile: a", "spec.filestore.config.accessKeyFile: missing"),
+        ("endpoint: http://m, prefix: ../b", "spec.filestore.config.prefix: not a prefix of keys"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_refused(config: str, told: str) -> None:
+    with pytest.raises(ConfigFaultsError) as refused:
+        load(f"filestore: {{type: MINIO, config: {{bucket: b, {config}}}}}\n")
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("bucket", ["a b", "a/b", "..", "a?b", "ä"])
+def test_a_name_that_is_none_of_a_bucket_is_refused(bucket: str) -> None:
+    with pytest.raises(ConfigFaultsError, match=r"config\.bucket: not the name of a bucket"):
+        load(f"filestore: {{type: S3, config: {{bucket: '{bucket}', region: c}}}}\n")
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9000", "https://[::1]:9000/s3", "http://m"])
+def test_an_address_of_a_bucket_is_taken(endpoint: str) -> None:
+    load(f"filestore: {{type: MINIO, config: {{bucket: my.logs_1, endpoint: '{endpoint}'}}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("roleARN: r", "roleARN: has no effect without tokenFile"),
+        ("tokenFile: t", "tokenFile: has no effect without roleARN"),
+        (
+            "roleARN: r, tokenFile: t, profile: p",
+            "profile: has no effect beside roleARN and tokenFile",
+        ),
+    ],
+)
+def test_credentials_of_a_bucket_that_are_not_used_are_said(config: str, told: str) -> None:
+    loaded = load(f"filestore: {{type: S3, config: {{bucket: b, region: c, {config}}}}}\n")
+
+    assert told in str(loaded.warnings[0])

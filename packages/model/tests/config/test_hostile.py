@@ -38,6 +38,8 @@ HOSTILE = {
     "deep mappings": HEAD + "  name: " + "{a: " * 50_000 + "}" * 50_000 + "\n",
     "a null byte": HEAD + "  name: a\0b\n",
     "a number of many digits": HEAD + "  timeout: " + "9" * 1_000_000 + "\n",
+    "a stage whose name is a list": HEAD + "  pipeline: {stages: [{name: [WAIT]}]}\n",
+    "a stage whose name is a mapping": HEAD + "  pipeline: {stages: [{name: {WAIT: 1}}]}\n",
     "a huge expression": HEAD + "  commitMatcher: {pipeline: '" + "(" * 5_000 + "'}\n",
     "an expression that explodes": HEAD + "  commitMatcher: {pipeline: '((a{900}){900}){900}'}\n",
     "a pattern that explodes": HEAD + "  trigger: {onCommit: {paths: ['((a{900}){900}){900}']}}\n",

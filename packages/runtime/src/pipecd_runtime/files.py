@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a small file atomically: whole or not at all, also when the machine fails."""
+"""Files that are whole or not there at all, also when the machine fails."""
 
 import os
 from pathlib import Path
@@ -24,3 +24,12 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o666, replace: boo
         path.hardlink_to(fresh)
     finally:
         fresh.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on its disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

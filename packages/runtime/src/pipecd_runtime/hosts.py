@@ -77,6 +77,10 @@ def is_public(address: IpAddress) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
+        # Nothing on the internet is there, but a host or router may take it for something else:
+        # addresses of IPv4 in other disguises (`::127.0.0.1`, `64:ff9b:1::`), old local ones.
+        if address.is_reserved or address.is_site_local:
+            return False
     return address.is_global and not address.is_multicast
 
 
@@ -103,10 +107,6 @@ class AllowedHosts:
         except ValueError:
             self._exact.add(entry.rstrip("."))
 
-    def may_fetch(self) -> bool:
-        """Returns whether anything may be fetched at all."""
-        return bool(self._public or self._exact or self._under or self._networks)
-
     async def check(
         self, text: str, what: str, *, schemes: tuple[str, ...] = ("https", "http")
     ) -> list[IpAddress]:
@@ -115,7 +115,7 @@ class AllowedHosts:
         Raises AddressRefusedError when it may not be fetched from.
         """
         address = parse_address(text)
-        shown = hide_password(text)
+        shown = hide_password(text.partition("?")[0])
         if address is None or address.scheme not in schemes or not address.host:
             raise self._refuse(
                 f"{what} {shown!r} cannot be fetched",
@@ -172,4 +172,4 @@ def _read_literal(host: str) -> IpAddress | None:
 
 def hide_password(text: str) -> str:
     """Returns an address as it may be shown: without who asks and their password, and not long."""
-    return re.sub(r"//[^/@]*@", "//…@", text[:200])
+    return re.sub(r"//[^/?#]*@", "//…@", text)[:200]

@@ -12,7 +12,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Final, TextIO
+
+HTTP_CLIENTS: Final = ("httpx2", "httpcore2")
+"""Loggers that write whole addresses and headers, with the signatures and tokens in them."""
 
 _bound: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("bound", default={})  # noqa: B039 - never changed in place
 
@@ -73,6 +76,8 @@ def configure(
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if json_lines else ShortFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for each in HTTP_CLIENTS:
+        logging.getLogger(each).setLevel(logging.WARNING)
 
 
 class JsonFormatter(logging.Formatter):

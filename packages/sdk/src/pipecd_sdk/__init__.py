@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pipecd_sdk.livestate import TargetError as TargetError
     from pipecd_sdk.livestate import WatchContext as WatchContext
     from pipecd_sdk.metadata import Metadata as Metadata
+    from pipecd_sdk.plugin import DISPLAY_KEY as DISPLAY_KEY
     from pipecd_sdk.plugin import DeploymentPlugin as DeploymentPlugin
     from pipecd_sdk.plugin import Operation as Operation
     from pipecd_sdk.plugin import PlannedStage as PlannedStage
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from pipecd_sdk.preview import Preview as Preview
     from pipecd_sdk.preview import PreviewContext as PreviewContext
     from pipecd_sdk.results import Exit as Exit
+    from pipecd_sdk.results import InvalidFileError as InvalidFileError
     from pipecd_sdk.results import Outcome as Outcome
     from pipecd_sdk.results import PipedError as PipedError
     from pipecd_sdk.results import Skip as Skip
@@ -114,11 +116,14 @@ else:
             ),
             ".metadata": "Metadata",
             ".plugin": (
-                "DeploymentPlugin Operation PlannedStage RequestedStage StagePlugin "
+                "DISPLAY_KEY DeploymentPlugin Operation PlannedStage RequestedStage StagePlugin "
                 "Strategy SyncStrategy Version"
             ),
             ".preview": "PlanPreview Preview PreviewContext",
-            ".results": "Exit Outcome PipedError Skip StageFailedError StageResult StageStatus",
+            ".results": (
+                "Exit InvalidFileError Outcome PipedError Skip StageFailedError StageResult "
+                "StageStatus"
+            ),
             ".secrets": "Secrets",
             ".serving": "serve",
             ".shared": "SharedObjects",

@@ -23,7 +23,7 @@ from pipecd_sdk.livestate import (
 )
 from pipecd_sdk.plugin import StagePlugin
 from pipecd_sdk.preview import PlanPreview, Preview, PreviewContext
-from pipecd_sdk.results import PipedError, StageFailedError
+from pipecd_sdk.results import InvalidFileError, PipedError, StageFailedError
 
 AT_ONCE: Final = 8
 # The worst of several targets is the application's, in piped's own order between plugins.
@@ -70,6 +70,8 @@ async def _look(
             return live, await plugin.drift(ctx, target, live)
     except OptionFaultsError as error:
         return live, _make_state(SyncStatus.INVALID_CONFIG, str(error))
+    except InvalidFileError as error:
+        return live, _make_state(SyncStatus.INVALID_CONFIG, error.reason())
     except StageFailedError as error:
         return live, _make_state(SyncStatus.UNKNOWN, error.reason())
     except PipedError as error:

@@ -66,6 +66,20 @@ def section_faults(plugin: StagePlugin, text: bytes) -> list[Fault]:
     return []
 
 
+def target_faults(plugin: StagePlugin, names: Sequence[str]) -> list[Fault]:
+    """What is wrong with the deploy targets of an application that are the plugin's."""
+    if not plugin.takes_one_target or len(names) <= 1:
+        return []
+    return [
+        Fault(
+            path="deployTargets",
+            message=f"an application has one deploy target here, and this one has {len(names)}: "
+            f"{', '.join(names)}",
+            hint="make an application for each",
+        )
+    ]
+
+
 def _find_unopened_secrets(requests: Iterable[StageRequest]) -> list[Fault]:
     return [
         Fault(path=format_path(path), message=UNOPENED, hint=UNOPENED_HINT)

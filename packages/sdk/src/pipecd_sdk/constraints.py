@@ -19,4 +19,22 @@ from pipecd_model.config.constraints import (
     NotTogether,
 )
 
-__all__ = ["AddsUp", "AnyGiven", "AtMostCount", "Constraint", "InRange", "NotTogether"]
+__all__ = [
+    "AddsUp",
+    "AnyGiven",
+    "AtMostCount",
+    "Constraint",
+    "InRange",
+    "NotTogether",
+    "limit_share",
+]
+
+
+def limit_share(key: str) -> InRange:
+    """Returns the constraint of an option that is a share of the traffic, in percent.
+
+    Example:
+        constraints = (limit_share("canary"),)
+    """
+    message = "not a share of the traffic: {value}"
+    return InRange(key=key, minimum=0, maximum=100, message=message, hint="0 to 100")

@@ -205,9 +205,9 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     quick_sync: bool = False
     """No pipeline was written: there are no options for this stage."""
     is_handed_over: Callable[[], bool] = lambda: False
-    """Tells whether the handler was cancelled because the next process continues the stage.
+    """Returns whether the handler was cancelled because the next process continues the stage.
 
     Then what it has started outside may go on; after any other cancellation it must end.
     """
     is_ending: Callable[[], bool] = lambda: False
-    """Tells whether the process is about to end: a cancelled handler must be quick then."""
+    """Returns whether the process is about to end: a cancelled handler must be quick then."""

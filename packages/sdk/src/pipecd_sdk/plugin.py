@@ -5,7 +5,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -13,6 +13,9 @@ from pipecd_sdk.application import ApplicationConfig
 from pipecd_sdk.config import Fault, PluginConfig, TargetConfig
 from pipecd_sdk.context import PlanContext
 from pipecd_sdk.stages import StageDefinition, StageDefinitionError, stages_of
+
+DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
+"""Stage metadata that is shown beside a stage."""
 
 
 class Operation(IntEnum):
@@ -127,6 +130,8 @@ class StagePlugin:
 
     needs_targets: ClassVar[bool] = False
     """Refuse to start, and to run a stage, without a deploy target."""
+    takes_one_target: ClassVar[bool] = False
+    """Refuse an application with several deploy targets, when its deployment is planned."""
     target_config: ClassVar[type[TargetConfig]] = TargetConfig
     """The type of a deploy target's options."""
     application_config: ClassVar[type[ApplicationConfig]] = ApplicationConfig
@@ -159,7 +164,15 @@ class StagePlugin:
 
         Override it for operators, metadata and rollback stages.
         """
-        return [stage.to_planned() for stage in requested]
+        return [self._plan_stage(stage) for stage in requested]
+
+    def describe_stage(self, requested: RequestedStage) -> str:
+        """Returns what is shown beside a planned stage, e.g. its share of the traffic."""
+        return ""
+
+    def _plan_stage(self, requested: RequestedStage) -> PlannedStage:
+        text = self.describe_stage(requested)
+        return requested.to_planned(metadata={DISPLAY_KEY: text} if text else None)
 
     def find_faults(self, requested: RequestedStage) -> Iterable[Fault]:
         """Returns what is wrong in the options of a stage for this plugin's own configuration.
@@ -198,7 +211,7 @@ class DeploymentPlugin(StagePlugin):
         self, requested: Sequence[RequestedStage], *, rollback: bool
     ) -> Iterable[PlannedStage]:
         """Returns the requested stages, and the rollback stage at the index of the first."""
-        yield from (stage.to_planned() for stage in requested)
+        yield from (self._plan_stage(stage) for stage in requested)
         if rollback and requested:
             first = min(requested, key=lambda stage: stage.index)
             for definition in self._find_marked("rollback"):

@@ -49,6 +49,20 @@ class Folder:
         return os.path.relpath(path, self.path)
 
 
+def find_path_fault(given: str) -> str:
+    """Returns why a text cannot be a path of a repository, empty when it can be.
+
+    Whether it leads out is known where the repository is: see `Folder.resolve`.
+
+    Example:
+        >>> find_path_fault("/etc/passwd"), find_path_fault("../shared/web.yaml")
+        ("not a path within the repository: '/etc/passwd'", '')
+    """
+    if given and "\0" not in given and not given.startswith("/"):
+        return ""
+    return f"not a path within the repository: {given[:100]!r}"
+
+
 def resolve_within(within: Path, start: Path, given: str, what: str, name: str) -> Path:
     """Returns the real path of what is given. Raises StageFailedError when it is not `within`."""
     if "\0" in given or not given:
@@ -76,13 +90,13 @@ def check_links(folder: Path, within: Path, what: str) -> None:
                 resolve_within(within, Path(parent), name, f"{what}: the link", "the repository")
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, what: str, *, largest: int = LARGEST_FILE) -> str:
     """Returns the text of a file of a repository. Raises StageFailedError."""
     try:
         if not path.is_file():
             raise StageFailedError(f"{what} is not a file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise StageFailedError(f"{what} has more than {LARGEST_FILE} bytes")
+        if path.stat().st_size > largest:
+            raise StageFailedError(f"{what} has more than {largest} bytes")
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise StageFailedError(f"{what} cannot be read: {error.strerror}") from error

@@ -56,6 +56,14 @@ class StageFailedError(PipecdError):
         return add_hint(self, self.hint)
 
 
+class InvalidFileError(StageFailedError):
+    """A file of the commit is wrong, and only its author can help: an invalid configuration.
+
+    Example:
+        raise InvalidFileError("service.yaml: spec is missing")
+    """
+
+
 class PipedError(PipecdError):
     """A call to piped failed. A handler that lets it through fails with its message as reason.
 

@@ -7,8 +7,6 @@ that is not just being made, is nobody's any more.
 
 import fcntl
 import os
-import shutil
-import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -27,6 +25,8 @@ class Scratch:
     _swept: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
+        import tempfile  # noqa: PLC0415 - a plugin that waits needs none of it
+
         if self.prefix not in self._swept:
             self._swept.add(self.prefix)
             sweep(Path(tempfile.gettempdir()), self.prefix, now=time.time())
@@ -52,8 +52,14 @@ class Scratch:
 
 
 def _remove(path: Path, lock: int) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+    _delete(path)
     os.close(lock)
+
+
+def _delete(path: Path) -> None:
+    import shutil  # noqa: PLC0415 - a plugin that waits needs none of it
+
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(folder: Path, prefix: str, *, now: float) -> None:
@@ -70,7 +76,7 @@ def sweep(folder: Path, prefix: str, *, now: float) -> None:
             continue  # somebody else's, or gone by now
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
         except OSError:
             continue  # in use
         finally:

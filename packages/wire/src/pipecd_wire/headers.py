@@ -38,6 +38,10 @@ is at the time of the call. A Go agent's has what was known when the deployment 
 REFUSAL_TRAILER: Final = "pipecd-refusal-bin"
 """Trailing metadata of a plugin's refusal: a `pipecd.plugin.v1.Refusal`."""
 
+ANSWER_TRAILER: Final = "pipecd-answer-bin"
+"""Trailing metadata of UNAVAILABLE that a program of ours has answered: gRPC ends calls to a server
+that it cannot reach with the same status."""
+
 PARENT_VARIABLE: Final = "PIPECD_PARENT_PID"
 """Environment variable: the pid of the piped that starts a plugin."""
 SCRIPTS_VARIABLE: Final = "PIPECD_SCRIPTS_DIR"

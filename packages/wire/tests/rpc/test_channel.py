@@ -54,7 +54,7 @@ class Failing:
         return pb.ReleaseHoldResponse(command_id="at last")
 
 
-QUICK = Retry(base=0.001, cap=0.01)
+QUICK = Retry(base_seconds=0.001, cap_seconds=0.01)
 
 
 @pytest.mark.parametrize("status", ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"])
@@ -127,13 +127,13 @@ def test_a_report_is_repeated_for_ever_and_whatever_the_first_answer_was() -> No
 
 @given(st.integers(min_value=1, max_value=10_000))
 def test_the_pause_grows_to_its_cap_and_no_further(attempt: int) -> None:
-    retry = Retry(base=0.2, cap=10)
+    retry = Retry(base_seconds=0.2, cap_seconds=10)
 
     assert 0 <= retry.pause(attempt) <= min(10, 0.2 * 2 ** min(attempt - 1, 10))
 
 
 def test_pauses_are_spread_so_that_callers_do_not_come_back_together() -> None:
-    retry = Retry(base=1, cap=1)
+    retry = Retry(base_seconds=1, cap_seconds=1)
 
     pauses = [retry.pause(1) for _ in range(200)]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 import msgspec
@@ -33,6 +34,9 @@ class ExpectedConfig(ConfigModel):
     """At most."""
 
     def check(self, report: Report) -> None:
+        for key, value in (("min", self.min), ("max", self.max)):
+            if value is not None and not report.broken(key) and not math.isfinite(value):
+                report.fault(key, message=f"not a number that a value can have: {value}")
         if self.min is None or self.max is None or report.broken("min") or report.broken("max"):
             return
         if self.min > self.max:

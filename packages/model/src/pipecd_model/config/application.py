@@ -17,7 +17,7 @@ from pipecd_model.config.events import EventWatcherConfig
 from pipecd_model.config.notification import ApplicationNotificationConfig
 from pipecd_model.config.pipeline import PipelineConfig
 from pipecd_model.config.post_sync import PostSyncConfig
-from pipecd_model.config.schema import ConfigModel, Report, find_key
+from pipecd_model.config.schema import ConfigModel, Report, find_key, find_value
 from pipecd_model.config.values import Duration
 
 _LOCK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
@@ -305,7 +305,7 @@ def _move_top_level_secrets(raw: dict[str, Any], report: Report) -> dict[str, An
     if key is None:
         return raw
     rest = {name: value for name, value in raw.items() if name != key}
-    section = rest.get(find_key(rest, "encryption") or "")
+    section = find_value(rest, "encryption")
     if isinstance(section, dict) and find_key(section, "encryptedSecrets") is not None:
         report.fault(
             key,

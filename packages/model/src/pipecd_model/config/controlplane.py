@@ -9,12 +9,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from pipecd_model.config import rules
 from pipecd_model.config.frontlimits import FrontLimitsConfig
-from pipecd_model.config.schema import ConfigModel, Report
+from pipecd_model.config.schema import ConfigModel, Report, yaml_key
 from pipecd_model.config.values import Duration, Secret
 
 _BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}")
@@ -34,12 +35,19 @@ class SqliteConfig(ConfigModel):
 
 
 class PostgresqlConfig(ConfigModel):
-    """A database of PostgreSQL, which one control plane at a time uses."""
+    """A database of PostgreSQL, which any number of control planes may share."""
 
     url: Secret
     """As libpq writes it: `postgresql://user:password@host:5432/database`."""
     password_file: str = ""
     """The file with the password, if the URL has none."""
+    connections: int = 8
+    """How many connections each control plane opens at most, beside two that it keeps for itself:
+    one listens, one holds the locks of timed jobs."""
+
+    def check(self, report: Report) -> None:
+        if not 2 <= self.connections <= 1000:
+            report.fault("connections", message=f"between 2 and 1000: {self.connections}")
 
 
 class DatastoreConfig(ConfigModel):
@@ -62,7 +70,7 @@ class DatastoreConfig(ConfigModel):
 
 
 class FolderConfig(ConfigModel):
-    """A folder; without a path, in the data folder."""
+    """A folder; without a path, `blobs` in the data folder. Several servers must share it."""
 
     path: str = ""
     """The folder."""
@@ -78,18 +86,32 @@ class S3Config(ConfigModel):
     profile: str = ""
     """A profile of the credentials file."""
     credentials_file: str = ""
-    """The file with the credentials."""
+    """The file with the credentials. Without this and `profile` those of the environment are
+    used: variables, or the identity of the pod, the task or the machine."""
     role_arn: str = msgspec.field(name="roleARN", default="")
     """A role to take on; needs `tokenFile`."""
     token_file: str = ""
     """The file with a web identity token."""
+    prefix: str = ""
+    """What all keys begin with, so that several can share a bucket."""
+
+    def check(self, report: Report) -> None:
+        if bool(self.role_arn) != bool(self.token_file):
+            given, missing = ("roleARN", "tokenFile") if self.role_arn else ("tokenFile", "roleARN")
+            report.warn(given, message=f"has no effect without {missing}")
+        elif self.role_arn:
+            for key in ("profile", "credentials_file"):
+                if getattr(self, key):
+                    name = yaml_key(key)
+                    report.warn(name, message="has no effect beside roleARN and tokenFile")
+        _check_bucket(report, self.bucket, self.region, self.prefix)
 
 
 class MinioConfig(ConfigModel):
     """A bucket at anything that speaks S3."""
 
     endpoint: str
-    """Its address."""
+    """Its address, with `https://` or `http://`."""
     bucket: str
     """Its name."""
     access_key_file: str = ""
@@ -98,6 +120,57 @@ class MinioConfig(ConfigModel):
     """The file with the secret key."""
     auto_create_bucket: bool = False
     """Make the bucket if there is none."""
+    region: str = ""
+    """If it has regions; else us-east-1."""
+    prefix: str = ""
+    """What all keys begin with, so that several can share a bucket."""
+
+    def check(self, report: Report) -> None:
+        if "@" in self.endpoint:
+            # It stands in errors that everybody who may read a log can see.
+            report.fault(
+                "endpoint",
+                message="holds a user or a password",
+                hint="put the keys into files, and name these in accessKeyFile and secretKeyFile",
+            )
+        elif self.endpoint and not _is_address(self.endpoint):
+            report.fault(
+                "endpoint",
+                message=f"not an address: {self.endpoint!r}",
+                hint="https:// or http:// with a host, and a port if need be",
+            )
+        if bool(self.access_key_file) != bool(self.secret_key_file):
+            missing = "secretKeyFile" if self.access_key_file else "accessKeyFile"
+            report.fault(missing, message="missing", hint="both keys are needed, or neither")
+        _check_bucket(report, self.bucket, self.region, self.prefix)
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    is_plain = re.fullmatch(r"[!-~]+", endpoint) is not None
+    return is_plain and parts.scheme in {"https", "http"} and bool(parts.hostname) and has_port
+
+
+def _check_bucket(report: Report, bucket: str, region: str, prefix: str) -> None:
+    """Refuses what the driver would make a request of that cannot be sent."""
+    if bucket and (not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket) or ".." in bucket):
+        report.fault(
+            "bucket",
+            message=f"not the name of a bucket: {bucket!r}",
+            hint="letters, digits, '.', '_' and '-'; what is before the keys is prefix",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9._-]*", region):
+        report.fault("region", message=f"not a region: {region!r}", hint="e.g. eu-central-1")
+    if not re.fullmatch(r"[A-Za-z0-9._/-]*", prefix) or ".." in prefix or "//" in prefix:
+        report.fault(
+            "prefix",
+            message=f"not a prefix of keys: {prefix!r}",
+            hint="letters, digits, '.', '_' and '-', with '/' between them",
+        )
 
 
 class FilestoreConfig(ConfigModel):

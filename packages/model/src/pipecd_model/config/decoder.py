@@ -84,21 +84,19 @@ class _Decoder:
                 path, f"expected a mapping, got {_kind(raw)}", _mapping_hint(cls, raw)
             )
         shape = shape_of(cls)
-        report = _Report(self, path)
-        given = self._match_keys(cls, shape, cls.prepare(raw, report), path)
-        report.written.update((key, name) for key, (name, _) in given.items())
-        # Most settings of most files are not written: these are not worth a call.
+        report = _StructReport(self, path)
+        given = report.given = self._match_keys(cls, shape, cls.prepare(raw, report), path)
+        # Most settings of most files are not written: these are left to the struct itself.
         values = {
             each.name: self._field(cls, each, path, given, report)
-            if each.required or each.key in given
-            else each.default()
             for each in shape.fields
+            if each.required or each.key in given
         }
+        instance = cls(**cls.finish(values))
         if cls.constraints:
-            settings = {each.key: values[each.name] for each in shape.fields}
+            settings = {each.key: getattr(instance, each.name) for each in shape.fields}
             for constraint in cls.constraints:
                 constraint.check(settings, report)
-        instance = cls(**cls.finish(values))
         instance.check(report)
         return instance
 
@@ -140,7 +138,7 @@ class _Decoder:
         each: Field,
         path: Path,
         given: Mapping[str, tuple[str, Any]],
-        report: _Report,
+        report: _StructReport,
     ) -> Any:
         name, raw = given.get(each.key, (each.key, None))
         path = (*path, name)
@@ -286,13 +284,13 @@ _READERS: dict[Any, Callable[[_Decoder, Any, Path], Any]] = {
 }
 
 
-class _Report:
+class _StructReport:
     """What a struct's rules see: paths start at the struct; keys are spelled as the file does."""
 
     def __init__(self, decoder: _Decoder, path: Path) -> None:
         self._decoder = decoder
         self._path = path
-        self.written: dict[str, str] = {}
+        self.given: Mapping[str, tuple[str, Any]] = {}
         self.broken_keys: set[str] = set()
 
     def fault(self, *path: str | int, message: str, hint: str = "") -> None:
@@ -309,7 +307,8 @@ class _Report:
     def _resolve_path(self, path: Path) -> Path:
         if not path:
             return self._path
-        return (*self._path, self.written.get(str(path[0]), path[0]), *path[1:])
+        written, _ = self.given.get(str(path[0]), (path[0], None))
+        return (*self._path, written, *path[1:])
 
 
 def _variant(cls: type[ConfigModel], given: Mapping[str, tuple[str, Any]]) -> Any:

@@ -62,7 +62,30 @@ class Parsed:
 
 def parse(text: str) -> Parsed:
     """Read the first document. Broken syntax raises `yaml.YAMLError`; the rest is collected."""
-    return _Builder(yaml.parse(text, Loader=yaml.CSafeLoader)).build()
+    return _Builder(iter_events(text)).build()
+
+
+def iter_events(text: str) -> Iterator[Any]:
+    """Yields the parser's events of all documents; raises `yaml.YAMLError`.
+
+    It stops at what is nested too deep: the parser looks at all open brackets for each new one, and
+    a hundred thousand of them would take it minutes.
+    """
+    depth = 0
+    # Without `yaml.parse`, which asks twice for each event.
+    events: Iterator[Any] = iter(yaml.CSafeLoader(text).get_event, None)
+    for event in events:
+        kind = type(event)
+        if kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            depth += 1
+            if depth > DEEPEST:
+                raise yaml.MarkedYAMLError(
+                    problem=f"nested more than {DEEPEST} levels deep",
+                    problem_mark=event.start_mark,
+                )
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            depth -= 1
+        yield event
 
 
 class _Map:
@@ -202,10 +225,6 @@ class _Builder:
             )
         if event.tag is not None and event.tag not in {"!", f"{_TAG}map", f"{_TAG}seq"}:
             self._fault(event, f"the tag {_format_tag(event.tag)} is not supported", "remove it")
-        if len(self._stack) >= DEEPEST:
-            raise yaml.MarkedYAMLError(
-                problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark
-            )
         self._stack.append(container)
 
     def _close(self, event: Any) -> None:

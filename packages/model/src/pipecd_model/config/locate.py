@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from pipecd_model.config.dialect import iter_events
 from pipecd_model.config.path import Path, Step
 
 
@@ -71,7 +72,7 @@ def _index(text: str) -> dict[Path, TextPosition]:
         waiting = False
 
     try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        for event in iter_events(text):
             kind = type(event)
             if kind is yaml.DocumentEndEvent:
                 break

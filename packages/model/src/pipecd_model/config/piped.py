@@ -115,7 +115,7 @@ class PluginConfig(ConfigModel):
 
     @classmethod
     def finish(cls, values: dict[str, Any]) -> dict[str, Any]:
-        url = values["url"]
+        url = values.get("url", "")
         # A path is what the plugin document calls a source too; plugins themselves insist on a URL.
         if url.startswith("/"):
             values["url"] = f"file://{url}"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from pipecd_model.config import rules
-from pipecd_model.config.schema import ConfigModel, Report, find_key
+from pipecd_model.config.schema import ConfigModel, Report, find_key, find_value
 from pipecd_model.config.values import Duration
 from pipecd_model.known_plugins import is_planned_automatically
 
@@ -79,14 +79,14 @@ class PipelineConfig(ConfigModel):
     def finish(cls, values: dict[str, Any]) -> dict[str, Any]:
         stages = [
             msgspec.structs.replace(stage, index=index)
-            for index, stage in enumerate(values["stages"])
+            for index, stage in enumerate(values.get("stages", ()))
         ]
         return {**values, "stages": tuple(stages)}
 
 
 def fold_script_settings(raw: dict[str, Any], report: Report | None = None) -> dict[str, Any]:
     """Bring what a script's stage says on itself under `with`, where it is read."""
-    if raw.get(find_key(raw, "name") or "") != SCRIPT_RUN:
+    if find_value(raw, "name") != SCRIPT_RUN:
         return raw
     with_key = find_key(raw, "with") or "with"
     options = raw.get(with_key) or {}

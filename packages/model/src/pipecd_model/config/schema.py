@@ -75,7 +75,7 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
 
     @classmethod
     def finish(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Complete the decoded fields before the struct is made."""
+        """Complete the decoded fields before the struct is made; those not written are absent."""
         return values
 
     def check(self, report: Report) -> None:
@@ -83,7 +83,29 @@ class ConfigModel(msgspec.Struct, metaclass=_ConfigMeta):
 
 
 def find_key(raw: Mapping[str, Any], key: str) -> str | None:
-    """Find a key whatever its case."""
+    """Returns a key as it is written, whatever its case; None when it is not there."""
     if key in raw:
         return key
-    return next((written for written in raw if written.lower() == key.lower()), None)
+    low = key.lower()
+    for written in raw:
+        if written.lower() == low:
+            return written
+    return None
+
+
+def find_value(raw: Mapping[str, Any], key: str) -> Any:
+    """Returns what a key holds, whatever its case; None when it is not there."""
+    written = find_key(raw, key)
+    return None if written is None else raw[written]
+
+
+def find_mapping(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Returns the mapping that a key holds; an empty one when there is none."""
+    value = find_value(raw, key)
+    return value if isinstance(value, dict) else {}
+
+
+def find_list(raw: Mapping[str, Any], key: str) -> list[Any]:
+    """Returns the list that a key holds; an empty one when there is none."""
+    value = find_value(raw, key)
+    return value if isinstance(value, list) else []

@@ -35,10 +35,12 @@ _TYPES: Final[Mapping[str, Any]] = {"string": str, "boolean": bool, "integer": i
 
 def struct_from_schema(schema: Schema) -> type[ConfigModel]:
     """Make the struct that a schema describes; one without settings if it describes no mapping."""
-    return _Reader(schema.get("$defs") or {}).struct(schema, str(schema.get("title", "Options")))
+    return _SchemaReader(schema.get("$defs") or {}).struct(
+        schema, str(schema.get("title", "Options"))
+    )
 
 
-class _Reader:
+class _SchemaReader:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
         self._structs: dict[str, Any] = {}

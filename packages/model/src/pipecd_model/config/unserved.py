@@ -34,7 +34,6 @@ UNSERVED: Final[Mapping[str, str]] = {
     "PipedConfig.plan_preview": "previews are worked on as they are asked for",
     "ControlPlaneConfig.cache": "nothing is cached",
     "ControlPlaneConfig.insight_collector": "figures are counted when they are asked for",
-    "FolderConfig.path": "stage logs and live states are in the database",
     "EventWatcherDocument.events": _NO_EVENTS,
 }
 """By struct and field: why it has no effect."""

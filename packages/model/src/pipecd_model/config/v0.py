@@ -15,7 +15,7 @@ from typing import Any
 from pipecd_model.config import rules
 from pipecd_model.config.decoder import Finding, Findings
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_key, find_list, find_mapping, find_value
 
 _PLATFORM_KEYS = ("input", "quickSync")
 _KUBERNETES_KEYS = (
@@ -103,8 +103,8 @@ def _plugins(plugins: dict[str, Any], name: str, section: dict[str, Any]) -> dic
 
 def auto_rollback(kind: str, spec: dict[str, Any]) -> Any:
     """Find the rollback switch where the older kinds had it; Terraform's was off."""
-    platform_input = _inner(spec, "input")
-    switch = platform_input.get(find_key(platform_input, "autoRollback") or "")
+    platform_input = find_mapping(spec, "input")
+    switch = find_value(platform_input, "autoRollback")
     return False if switch is None and kind == "TerraformApp" else switch
 
 
@@ -120,7 +120,7 @@ def is_standalone_task(kind: str, platform_input: dict[str, Any]) -> bool:
     return (
         kind == "ECSApp"
         and find_key(platform_input, "runStandaloneTask") is None
-        and not platform_input.get(find_key(platform_input, "serviceDefinitionFile") or "")
+        and not find_value(platform_input, "serviceDefinitionFile")
     )
 
 
@@ -143,8 +143,8 @@ def k8s_namespace(kind: str, spec: dict[str, Any]) -> str | None:
     """Give the namespace that queries of an analysis could name; None where there is none."""
     if kind != "KubernetesApp" or not any(name == "ANALYSIS" for _, name, _ in _stages(spec)):
         return None
-    platform_input = _inner(spec, "input")
-    namespace = platform_input.get(find_key(platform_input, "namespace") or "")
+    platform_input = find_mapping(spec, "input")
+    namespace = find_value(platform_input, "namespace")
     return namespace if isinstance(namespace, str) and namespace else "default"
 
 
@@ -179,7 +179,7 @@ def _stage(stage: Any) -> Any:
         key: options[written] for key, written in moved.items() if find_key(stage, key) is None
     }
     kept = {key: value for key, value in options.items() if key not in moved.values()}
-    name = stage.get(find_key(stage, "name") or "")
+    name = find_value(stage, "name")
     for key in _PERCENT.get(name, ()) if isinstance(name, str) else ():
         if (written := find_key(kept, key)) and (number := plain_number(kept[written])) is not None:
             kept[written] = number
@@ -204,13 +204,13 @@ def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
     def warn(path: Path, message: str, hint: str = "") -> None:
         findings.warnings.append(Finding(path=("spec", *path), message=message, hint=hint))
 
-    traffic = _inner(spec, "trafficRouting")
-    if traffic.get(find_key(traffic, "method") or "") == "smi":
+    traffic = find_mapping(spec, "trafficRouting")
+    if find_value(traffic, "method") == "smi":
         warn(("trafficRouting", "method"), "smi is no longer supported", "use istio or podselector")
     if find_key(spec, "resourceRoutes") is not None and kind == "KubernetesApp":
         warn(("resourceRoutes",), "no plugin reads it", "use the plugin kubernetes_multicluster")
-    platform_input = _inner(spec, "input")
-    chart = _inner(platform_input, "helmChart")
+    platform_input = find_mapping(spec, "input")
+    chart = find_mapping(platform_input, "helmChart")
     if find_key(chart, "gitRemote") is not None and kind == "KubernetesApp":
         warn(
             ("input", "helmChart", "gitRemote"),
@@ -218,7 +218,7 @@ def _hazards(kind: str, spec: dict[str, Any], findings: Findings) -> None:
             "copy the chart",
         )
     _check_access_type(kind, platform_input, findings)
-    plugins = _inner(spec, "plugins")
+    plugins = find_mapping(spec, "plugins")
     for name in plugins:
         if name in PLUGIN.values() and name != PLUGIN[kind]:
             findings.faults.append(
@@ -258,21 +258,12 @@ def _check_access_type(kind: str, platform_input: dict[str, Any], findings: Find
 
 
 def _stages(spec: dict[str, Any]) -> Iterator[tuple[Path, str, Any]]:
-    pipeline = _inner(spec, "pipeline")
-    stages = pipeline.get(find_key(pipeline, "stages") or "")
-    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
+    for index, stage in enumerate(find_list(find_mapping(spec, "pipeline"), "stages")):
         if isinstance(stage, dict):
-            name = stage.get(find_key(stage, "name") or "")
-            options = stage.get(find_key(stage, "with") or "")
+            name = find_value(stage, "name")
+            options = find_value(stage, "with")
             yield ("pipeline", "stages", index), str(name), options
 
 
 def _chain(spec: dict[str, Any]) -> list[Any]:
-    chain = _inner(_inner(spec, "postSync"), "chain")
-    matchers = chain.get(find_key(chain, "applications") or "")
-    return matchers if isinstance(matchers, list) else []
-
-
-def _inner(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(find_key(raw, key) or "")
-    return value if isinstance(value, dict) else {}
+    return find_list(find_mapping(find_mapping(spec, "postSync"), "chain"), "applications")

@@ -11,7 +11,7 @@ from pipecd_model.config import rules
 from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.document import Document
 from pipecd_model.config.fault import ConfigFaultsError, Fault
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_list, find_mapping, find_value
 from pipecd_model.lint import stages
 from pipecd_model.lint.context import FileView, LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -26,7 +26,7 @@ def check(document: Document, notes: Notes, context: LintContext) -> None:
     spec = document.application_spec()
     if not isinstance(spec, dict):
         return
-    if not spec.get(find_key(spec, "name") or ""):
+    if not find_value(spec, "name"):
         hint = "write spec.name so that it can be registered"
         notes.warn(("spec",), "the application has no name", hint, on_key=True)
     stages.check(spec, notes, context)
@@ -36,7 +36,7 @@ def check(document: Document, notes: Notes, context: LintContext) -> None:
 
 
 def _check_plugins(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
-    sections = _get_mapping(spec, "plugins")
+    sections = find_mapping(spec, "plugins")
     known = [each.name for each in context.piped.plugins] if context.piped else None
     for name, section in sections.items():
         plugin = context.plugins.get(name)
@@ -55,15 +55,15 @@ def _check_plugins(spec: dict[str, Any], notes: Notes, context: LintContext) -> 
 
 
 def _check_secrets(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
-    section = _get_mapping(spec, "encryption")
-    secrets = _get_mapping(section, "encryptedSecrets")
+    section = find_mapping(spec, "encryption")
+    secrets = find_mapping(section, "encryptedSecrets")
     path: tuple[str | int, ...] = ("spec", "encryption", "encryptedSecrets")
     if not secrets:
-        secrets, path = _get_mapping(spec, "encryptedSecrets"), ("spec", "encryptedSecrets")
+        secrets, path = find_mapping(spec, "encryptedSecrets"), ("spec", "encryptedSecrets")
     if secrets and context.piped is not None and context.piped.secret_management is None:
         message = "the piped has no secretManagement, so no secret can be opened"
         notes.fault(path, message, "add secretManagement to the piped file", on_key=True)
-    for index, stage in enumerate(_get_list(_get_mapping(spec, "pipeline"), "stages")):
+    for index, stage in enumerate(find_list(find_mapping(spec, "pipeline"), "stages")):
         for place, text in texts(stage, ("spec", "pipeline", "stages", index)):
             for problem in problems(text, secrets):
                 notes.fault(place, str(problem), problem.hint)
@@ -84,15 +84,15 @@ def _looks_closed(value: str) -> bool:
 def _check_files(spec: dict[str, Any], notes: Notes, files: FileView | None) -> None:
     if files is None:
         return
-    attachment = _get_mapping(spec, "attachment")
+    attachment = find_mapping(spec, "attachment")
     named: list[tuple[tuple[str | int, ...], Any, str]] = []
-    targets = _get_list(_get_mapping(spec, "encryption"), "decryptionTargets")
+    targets = find_list(find_mapping(spec, "encryption"), "decryptionTargets")
     for index, name in enumerate(targets):
         path = ("spec", "encryption", "decryptionTargets", index)
         named.append((path, name, "the decryption target"))
-    for index, name in enumerate(_get_list(attachment, "targets")):
+    for index, name in enumerate(find_list(attachment, "targets")):
         named.append((("spec", "attachment", "targets", index), name, "the attachment target"))
-    for key, name in _get_mapping(attachment, "sources").items():
+    for key, name in find_mapping(attachment, "sources").items():
         named.append((("spec", "attachment", "sources", key), name, f"the attachment {key!r},"))
     for place, name, what in named:
         if not isinstance(name, str) or not name or name.startswith("/"):
@@ -133,13 +133,3 @@ def check_targets(config: ApplicationConfig, file: str, files: FileView | None) 
         except ConfigFaultsError as error:
             faults += error.faults
     return faults
-
-
-def _get_mapping(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(find_key(raw, key) or "")
-    return value if isinstance(value, dict) else {}
-
-
-def _get_list(raw: dict[str, Any], key: str) -> list[Any]:
-    value = raw.get(find_key(raw, key) or "")
-    return value if isinstance(value, list) else []

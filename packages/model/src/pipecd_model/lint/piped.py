@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_key, find_value
 from pipecd_model.known_plugins import PluginDescription
 from pipecd_model.lint.context import FileView, LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -24,7 +24,7 @@ def check(spec: Any, notes: Notes, context: LintContext) -> None:
     plugins = spec.get(key)
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         if isinstance(plugin, dict):
-            known = context.plugins.get(str(plugin.get(find_key(plugin, "name") or "")))
+            known = context.plugins.get(str(find_value(plugin, "name")))
             _check_plugin(plugin, ("spec", key, index), notes, files, known)
             if known is not None:
                 _check_options(plugin, ("spec", key, index), notes, known)
@@ -32,7 +32,7 @@ def check(spec: Any, notes: Notes, context: LintContext) -> None:
         return
     key = find_key(spec, "pipedKeyFile") or ""
     _check_exists(spec.get(key), ("spec", key), notes, files)
-    management = spec.get(find_key(spec, "secretManagement") or "")
+    management = find_value(spec, "secretManagement")
     config = management.get("config") if isinstance(management, dict) else None
     if not isinstance(config, dict):
         return
@@ -53,7 +53,7 @@ def _check_plugin(
     files: FileView | None,
     known: PluginDescription | None,
 ) -> None:
-    targets = plugin.get(find_key(plugin, "deployTargets") or "")
+    targets = find_value(plugin, "deployTargets")
     if known is not None and known.needs_targets and not targets:
         message = f"{known.name} needs at least one deploy target"
         notes.fault((*path, "deployTargets"), message, "where does it deploy to?", on_key=True)

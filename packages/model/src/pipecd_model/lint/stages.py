@@ -9,7 +9,7 @@ from typing import Any
 from pipecd_model.config import rules
 from pipecd_model.config.path import Path
 from pipecd_model.config.pipeline import fold_script_settings
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_list, find_mapping, find_value
 from pipecd_model.known_plugins import Schema, is_planned_automatically, load_known_plugins
 from pipecd_model.lint.context import LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -17,20 +17,20 @@ from pipecd_model.lint.schemas import judge
 
 def check(spec: dict[str, Any], notes: Notes, context: LintContext) -> None:
     """Judge every stage by its name and its options."""
-    pipeline = spec.get(find_key(spec, "pipeline") or "")
-    stages = pipeline.get(find_key(pipeline, "stages") or "") if isinstance(pipeline, dict) else ()
     told: set[str] = set()
-    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
-        if not isinstance(stage, dict):
-            continue
+    for index, stage in enumerate(find_list(find_mapping(spec, "pipeline"), "stages")):
+        name = find_value(stage, "name") if isinstance(stage, dict) else None
+        if not isinstance(name, str) or not name:
+            continue  # reported when it is loaded
         path = ("spec", "pipeline", "stages", index)
-        _check_stage(stage, path, notes, context)
-        _check_offered(stage, (*path, "name"), notes, context, told)
+        _check_stage(name, stage, path, notes, context)
+        _check_offered(name, (*path, "name"), notes, context, told)
 
 
-def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintContext) -> None:
-    name = stage.get(find_key(stage, "name") or "")
-    if not isinstance(name, str) or not name or is_planned_automatically(name):
+def _check_stage(
+    name: str, stage: dict[str, Any], path: Path, notes: Notes, context: LintContext
+) -> None:
+    if is_planned_automatically(name):
         return  # reported when it is loaded
     if any(name in each.rollback_stages for each in context.installed.values()):
         notes.fault((*path, "name"), f"{name} is added by itself", "remove the stage")
@@ -41,7 +41,7 @@ def _check_stage(stage: dict[str, Any], path: Path, notes: Notes, context: LintC
         _judge_unknown(name, (*path, "name"), notes, known, chosen=bool(stage.get("plugin")))
         return
     stage = fold_script_settings(stage)
-    options = stage.get(find_key(stage, "with") or "")
+    options = find_value(stage, "with")
     if options is None or isinstance(options, dict):
         found = [judge(schema, options, (*path, "with")) for schema in schemas]
         # Of several plugins with a stage of this name one may be meant that is content.
@@ -70,16 +70,17 @@ def _judge_unknown(
 
 
 def _check_offered(
-    stage: dict[str, Any], path: Path, notes: Notes, context: LintContext, told: set[str]
+    name: str, path: Path, notes: Notes, context: LintContext, told: set[str]
 ) -> None:
     """Say when a stage that we know is of a plugin that is not there; once for each plugin."""
-    name = stage.get(find_key(stage, "name") or "")
+    if context.piped is None and not context.installed:
+        return  # nothing is known of what is there
     offering = [each.name for each in context.plugins.values() if name in each.stages]
     usual = " or ".join(repr(each) for each in offering)
     if not offering or usual in told:
         return  # unknown, which is said already, or said of another stage
     if context.piped is None:
-        if not context.installed or any(each in context.installed for each in offering):
+        if any(each in context.installed for each in offering):
             return
         message = f"the stage {name!r} is of the plugin {usual}, which is not installed here"
         notes.warn(path, message, "the piped must run it: check with --piped and its file")
@@ -102,8 +103,7 @@ def _check_templates(
     if context.templates is None:
         return
     for key in ("metrics", "logs", "https"):
-        items = options.get(find_key(options, key) or "")
-        for index, item in enumerate(items if isinstance(items, list) else ()):
+        for index, item in enumerate(find_list(options, key)):
             template = item.get("template") if isinstance(item, dict) else None
             name = template.get("name") if isinstance(template, dict) else None
             if isinstance(name, str) and name and name not in context.templates:

@@ -13,7 +13,7 @@ from pipecd_model.config.application import ApplicationConfig
 from pipecd_model.config.document import Document, load_application
 from pipecd_model.config.fault import ConfigFaultsError, Fault, sort_faults
 from pipecd_model.config.path import Path
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_value
 from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refusal
 from pipecd_model.migrate.splice import Splice
 
@@ -88,15 +88,15 @@ class _Migration:
             self._splice.put(new[:-1], f"autoRollback: {str(switch).lower()}\n")
 
     def _keep_defaults(self) -> None:
-        platform_input = self._spec.get(find_key(self._spec, "input") or "") or {}
+        platform_input = find_value(self._spec, "input") or {}
         if isinstance(platform_input, dict) and v0.is_standalone_task(self._kind, platform_input):
             self._splice.put((*_SPEC, "input"), "runStandaloneTask: true\n")
             self._tell("runStandaloneTask is written out: its default is false today")
 
     def _move_stage_settings(self) -> None:
         stages: Path = (*_SPEC, "pipeline", "stages")
-        pipeline = self._spec.get(find_key(self._spec, "pipeline") or "") or {}
-        given = pipeline.get(find_key(pipeline, "stages") or "") or ()
+        pipeline = find_value(self._spec, "pipeline") or {}
+        given = find_value(pipeline, "stages") or ()
         for index, stage in enumerate(given):
             at: Path = (*stages, index)
             for key in v0.STAGE_KEYS:
@@ -104,7 +104,7 @@ class _Migration:
                     piece = self._splice.cut((*at, "with", key))
                     if not self._splice.has((*at, key)):
                         self._splice.put(at, piece)
-            name = str(stage.get(find_key(stage, "name") or ""))
+            name = str(find_value(stage, "name"))
             for key in v0.percent_options(name):
                 number = v0.plain_number(self._splice.value((*at, "with", key)))
                 if number is not None:
@@ -139,7 +139,7 @@ class _Migration:
 
     def _redirect_events(self) -> None:
         """An event that changes this file must find its setting where it is now."""
-        watched = self._spec.get(find_key(self._spec, "eventWatcher") or "") or ()
+        watched = find_value(self._spec, "eventWatcher") or ()
         name = self._file.rpartition("/")[2]
         moved = {key.lower() for key in v0.section_keys(self._kind)}
         for index, event in enumerate(watched):

@@ -15,7 +15,7 @@ from pipecd_model.config.fault import ConfigFaultsError, Fault, Loaded
 from pipecd_model.config.locate import Positions
 from pipecd_model.config.path import Path, format_path
 from pipecd_model.config.piped import PipedConfig
-from pipecd_model.config.schema import find_key
+from pipecd_model.config.schema import find_key, find_value
 from pipecd_model.migrate.rewritten import Rewritten, not_the_same, refusal
 from pipecd_model.migrate.splice import Splice
 
@@ -45,7 +45,7 @@ def migrate_piped(text: str, *, file: str) -> Rewritten:
     providers = [
         (key, index, item)
         for key in _PROVIDERS
-        for index, item in enumerate(spec.get(find_key(spec, key) or "") or ())
+        for index, item in enumerate(find_value(spec, key) or ())
     ]
     _check_types(text, file, providers)
     before = load_piped(text, file=file)
@@ -107,7 +107,7 @@ def _rewritten(text: str, spec: dict[str, Any], providers: list[tuple[str, int, 
     for key in (*_PROVIDERS, *_CHARTS, _ANALYSIS):
         if splice.has(("spec", key)):
             splice.cut(("spec", key))
-    if splice.has(("spec", "plugins")) and spec.get(find_key(spec, "plugins") or ""):
+    if splice.has(("spec", "plugins")) and find_value(spec, "plugins"):
         raise yaml.YAMLError("there are plugins already")
     if splice.has(("spec", "plugins")):
         splice.cut(("spec", "plugins"))
@@ -173,7 +173,7 @@ def _hazards(file: str, spec: dict[str, Any]) -> list[Fault]:
             hint="give url and port to run others",
         )
     ]
-    for index, chart in enumerate(spec.get(find_key(spec, "chartRepositories") or "") or ()):
+    for index, chart in enumerate(find_value(spec, "chartRepositories") or ()):
         if isinstance(chart, dict) and chart.get("type") == "GIT":
             message = f"chartRepositories[{index}]: charts from git repositories are not supported"
             found.append(Fault(file=file, message=message, hint="copy the chart"))

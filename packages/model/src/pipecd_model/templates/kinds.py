@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from typing import Final, cast
+from typing import Final
 
 
 class Missing(enum.Enum):
@@ -119,18 +119,9 @@ def kind_name(value: object) -> str:
     return "invalid" if name == "<nil>" else name
 
 
-def is_list(value: object) -> bool:
-    return isinstance(value, list | tuple)
-
-
 def is_true(value: object) -> bool:
     """Say whether a condition holds: what is empty or zero is not true."""
     return value is not MISSING and bool(value)
-
-
-def items_of(value: object) -> list[object]:
-    """Return a list as one of anything."""
-    return list(cast("list[object]", value))
 
 
 _ESCAPED: Final = "surrogateescape"

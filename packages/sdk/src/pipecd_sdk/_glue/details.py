@@ -7,10 +7,9 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from pipecd_sdk._glue import messages
+from pipecd_sdk._glue.application_api import ApplicationApi
 from pipecd_sdk._glue.entry import Setup
-from pipecd_sdk._glue.execute import require_targets
-from pipecd_sdk._glue.piped import ApplicationObjects, PipedClient, PipedTools
+from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk._glue.texts import clean, cut
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.details import (
@@ -47,28 +46,15 @@ def add_details(
         endpoints.add(service, DetailsApi(plugin, setup, piped, clock))
 
 
-class DetailsApi:
+class DetailsApi(ApplicationApi):
     """The RPC that returns the details of a resource."""
-
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
-        self._plugin = plugin
-        self._setup = setup
-        self._piped = piped
-        self._clock = clock
-        self._reader = messages.Reader(plugin, setup.name)
-        self._tools = PipedTools(piped)
 
     @rpc("OpenResource")
     async def open_resource(
         self, _caller: object, request: plugin_pb2.OpenResourceRequest
     ) -> plugin_pb2.OpenResourceResponse:
         assert isinstance(self._plugin, ResourceDetails)  # noqa: S101 - only then it is served
-        targets = require_targets(
-            self._setup,
-            [request.deploy_target],
-            whose="the application",
-            application=request.application_name,
-        )
+        targets = self._require_targets([request.deploy_target], request.application_name)
         ctx = DetailsContext(
             application_id=request.application_id,
             application_name=request.application_name,
@@ -77,7 +63,7 @@ class DetailsApi:
             targets=targets,
             clock=self._clock,
             tools=self._tools,
-            shared=ApplicationObjects(self._piped, request.application_id),
+            shared=self._open_objects(request.application_id),
             container=request.container,
             log_lines=request.log_lines,
         )

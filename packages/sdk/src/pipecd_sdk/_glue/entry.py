@@ -27,7 +27,7 @@ class TargetEntry(ConfigModel):
 
 
 class PluginEntry(ConfigModel):
-    """The entry itself."""
+    """The entry of a plugin in the configuration of piped."""
 
     name: str
     url: str = ""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 PING_INTERVAL_SECONDS: Final = 5.0
 
 # piped may be slow to serve, but a plugin that it never hears of is one that it starts again.
-_READY: Final = Retry(attempts=None, base=0.05, cap=1.0)
+_READY: Final = Retry(attempts=None, base_seconds=0.05, cap_seconds=1.0)
 
 
 class RefusedError(RuntimeError):

@@ -10,10 +10,9 @@ import time
 from typing import Final
 
 from pipecd_sdk import _observation
-from pipecd_sdk._glue import messages
+from pipecd_sdk._glue.application_api import ApplicationApi
 from pipecd_sdk._glue.entry import Setup
-from pipecd_sdk._glue.execute import require_targets
-from pipecd_sdk._glue.piped import ApplicationObjects, PipedClient, PipedTools
+from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk._glue.texts import clean, cut
 from pipecd_sdk.clock import Clock
 from pipecd_sdk.livestate import Drift, Health, LiveContext, LiveState, Resource, SyncState
@@ -45,16 +44,8 @@ def add_observation(
         endpoints.add(service, PreviewApi(plugin, setup, piped, clock))
 
 
-class LivestateApi:
+class LivestateApi(ApplicationApi):
     """The RPC that returns the live state."""
-
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
-        self._plugin = plugin
-        self._setup = setup
-        self._piped = piped
-        self._clock = clock
-        self._reader = messages.Reader(plugin, setup.name)
-        self._tools = PipedTools(piped)
 
     @rpc("GetLivestate")
     async def get_livestate(
@@ -65,15 +56,10 @@ class LivestateApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.source(request.deploy_source),
-            targets=require_targets(
-                self._setup,
-                request.deploy_targets,
-                whose="the application",
-                application=request.application_name,
-            ),
+            targets=self._require_targets(request.deploy_targets, request.application_name),
             clock=self._clock,
             tools=self._tools,
-            shared=ApplicationObjects(self._piped, request.application_id),
+            shared=self._open_objects(request.application_id),
         )
         seen = await _observation.observe(self._plugin, ctx)
         now = int(time.time())
@@ -90,16 +76,8 @@ class LivestateApi:
         )
 
 
-class PreviewApi:
+class PreviewApi(ApplicationApi):
     """The RPC that returns a preview of a change."""
-
-    def __init__(self, plugin: StagePlugin, setup: Setup, piped: PipedClient, clock: Clock) -> None:
-        self._plugin = plugin
-        self._setup = setup
-        self._piped = piped
-        self._clock = clock
-        self._reader = messages.Reader(plugin, setup.name)
-        self._tools = PipedTools(piped)
 
     @rpc("GetPlanPreview")
     async def get_plan_preview(
@@ -111,15 +89,10 @@ class PreviewApi:
             application_name=request.application_name,
             piped_id=request.piped_id,
             source=self._reader.sources(request),
-            targets=require_targets(
-                self._setup,
-                request.deploy_targets,
-                whose="the application",
-                application=request.application_name,
-            ),
+            targets=self._require_targets(request.deploy_targets, request.application_name),
             clock=self._clock,
             tools=self._tools,
-            shared=ApplicationObjects(self._piped, request.application_id),
+            shared=self._open_objects(request.application_id),
         )
         found = await _observation.preview(self._plugin, ctx)
         room = LARGEST_ANSWER // max(len(found), 1)

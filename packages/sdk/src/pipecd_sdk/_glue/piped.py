@@ -44,7 +44,7 @@ class _Patient(Retry):
 
 
 # A save that its control plane refused for now is UNKNOWN.
-RETRY: Final = _Patient(attempts=6, base=0.2, cap=1, also=frozenset({"UNKNOWN"}))
+RETRY: Final = _Patient(attempts=6, base_seconds=0.2, cap_seconds=1, also=frozenset({"UNKNOWN"}))
 
 
 class PipedClient:

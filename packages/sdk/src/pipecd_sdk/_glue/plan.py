@@ -130,6 +130,7 @@ class ConfigApi:
                 for each in request.stages
             ],
         )
+        faults += _planning.target_faults(self._plugin, request.deploy_targets)
         if self._plugin.has_application_config():
             faults += _planning.section_faults(self._plugin, request.application_config)
         return plugin_pb2.CheckConfigResponse(

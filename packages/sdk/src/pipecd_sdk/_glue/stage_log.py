@@ -52,7 +52,7 @@ OURS: Final = SendingPace(flush=0.1, gather=0.01, checkpoint=None)
 # Upstream's control plane rewrites the whole log at each call: fewer of them.
 UPSTREAMS: Final = SendingPace(flush=1.0, gather=1.0, checkpoint=120.0)
 
-_BACK_OFF: Final = Retry(attempts=None, base=0.1, cap=2.0)
+_BACK_OFF: Final = Retry(attempts=None, base_seconds=0.1, cap_seconds=2.0)
 
 
 class StageLogSender:

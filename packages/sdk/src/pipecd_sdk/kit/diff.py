@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipecd_sdk.kit import yaml
-
 __all__ = ["MISSING", "Node", "diff", "format_unified", "render"]
 
 
@@ -214,12 +212,18 @@ def _count_shared(first: tuple[str | int, ...], second: tuple[str | int, ...]) -
 
 def _value_lines(sign: str, indent: str, keys: tuple[str | int, ...], value: Any) -> list[str]:
     if not keys:
-        shown = yaml.dump(value)
+        shown = _dump(value)
     elif isinstance(keys[-1], int):
-        shown = yaml.dump([value])
+        shown = _dump([value])
     else:
-        shown = yaml.dump({keys[-1]: value})
+        shown = _dump({keys[-1]: value})
     return [f"{sign} {indent}{line}" for line in shown.removesuffix("...\n").splitlines()]
+
+
+def _dump(value: Any) -> str:
+    from pipecd_sdk.kit import yaml  # noqa: PLC0415 - a plugin that waits needs no parser
+
+    return yaml.dump(value)
 
 
 def format_unified(old: Any, new: Any, *, context: int = 3) -> str:
@@ -232,6 +236,6 @@ def format_unified(old: Any, new: Any, *, context: int = 3) -> str:
         -b: 2
         +b: 3
     """
-    before = [] if old is MISSING else yaml.dump(old).splitlines(keepends=True)
-    after = [] if new is MISSING else yaml.dump(new).splitlines(keepends=True)
+    before = [] if old is MISSING else _dump(old).splitlines(keepends=True)
+    after = [] if new is MISSING else _dump(new).splitlines(keepends=True)
     return "".join(list(difflib.unified_diff(before, after, n=context))[2:])

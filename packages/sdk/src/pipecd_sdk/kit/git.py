@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pipecd_runtime.git_remote import (
+    make_credential_settings,
+    make_settings_environment,
+    split_credentials,
+)
 from pipecd_sdk.kit import shell, tools
 from pipecd_sdk.kit.hosts import IpAddress
 from pipecd_sdk.kit.process import Argument, own, word
@@ -25,6 +30,7 @@ __all__ = ["GitFetchError", "fetch_commit"]
 LIMIT: Final = timedelta(minutes=5)
 """How long one program of git may run."""
 _REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+@-]*")
+_PASSWORD: Final = re.compile(r"://[^/?#@]*:[^/?#]*@")
 _KNOWN: Final = (
     *("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -53,8 +59,10 @@ async def fetch_commit(
     """Fetches the files of a branch, tag or commit into a new folder; returns the commit's hash.
 
     The remote's host has been checked (`kit.hosts`), and `addresses` are where it may be; none
-    means anywhere. ssh uses the keys of the user that the plugin runs as. `what` begins the
-    sentences of errors, `option` is what the author calls `ref`. Raises GitFetchError.
+    means anywhere. A password in an address over HTTP is given to git where other users do not
+    see it, and is not kept in the folder; ssh uses the keys of the user that the plugin runs as.
+    `what` begins the sentences of errors, `option` is what the author calls `ref`. Raises
+    GitFetchError.
 
     Example:
         addresses = await Hosts(config.allowed_hosts, public=True).check(remote, "the remote")
@@ -66,26 +74,43 @@ async def fetch_commit(
     wanted = ref or "HEAD"
     if not _REF.fullmatch(wanted) or ".." in wanted:
         raise GitFetchError(f"{option} cannot be {ref[:100]!r}")
+    address, settings = _split_remote(remote, what)
     await asyncio.to_thread(into.mkdir, parents=True)
     start = (
         word(git),
         *own("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
         *own("-c", "submodule.recurse=false", "-c", "http.followRedirects=false"),
-        *_pin(remote, addresses),
+        *_pin(address, addresses),
     )
-    run = _Runner(folder=into, what=what)
+    run = _Runner(folder=into, what=what, settings=settings)
     await run((*start, *own("init", "-q")))
     fetch = (*start, *own("fetch", "-q", "--no-tags", "--no-recurse-submodules"))
     try:
-        await run((*fetch, *own("--depth=1", "--"), word(remote), word(wanted)))
+        await run((*fetch, *own("--depth=1", "--"), word(address), word(wanted)))
         found = "FETCH_HEAD"
     except GitFetchError:
         # Servers give a short commit, or any commit, only with everything else.
         every = own("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-        await run((*fetch, *own("--"), word(remote), *every))
+        await run((*fetch, *own("--"), word(address), *every))
         found = wanted
     await run((*start, *own("checkout", "-q", "--detach"), word(found), *own("--")))
     return (await run((*start, *own("rev-parse", "HEAD")))).strip()
+
+
+def _split_remote(remote: str, what: str) -> tuple[str, Mapping[str, str]]:
+    """Returns the address that everybody may see, and the settings with its credentials."""
+    try:
+        address, credentials = split_credentials(remote)
+    except ValueError:
+        raise GitFetchError(f"{what} failed: it has no address") from None
+    if _PASSWORD.search(address):
+        raise GitFetchError(
+            f"{what} failed: only an address with http or https may have a password",
+            hint="ssh uses the keys of the user that the plugin runs as",
+        )
+    if credentials is None:
+        return address, {}
+    return address, make_credential_settings(address, credentials)
 
 
 def _pin(remote: str, addresses: Sequence[IpAddress]) -> tuple[Argument, ...]:
@@ -103,10 +128,10 @@ def _pin(remote: str, addresses: Sequence[IpAddress]) -> tuple[Argument, ...]:
 class _Runner:
     """Runs git in a folder, with an environment of its own."""
 
-    def __init__(self, *, folder: Path, what: str) -> None:
+    def __init__(self, *, folder: Path, what: str, settings: Mapping[str, str]) -> None:
         self._folder = folder
         self._what = what
-        self._env = _make_environment(folder.parent)
+        self._env = {**_make_environment(folder.parent), **make_settings_environment(settings)}
 
     async def __call__(self, arguments: Sequence[Argument]) -> str:
         try:

@@ -5,7 +5,6 @@ import asyncio
 import codecs
 import os
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -93,44 +92,26 @@ async def run(
     words = _words(command)
     is_script = isinstance(command, str)
     name = "the script" if is_script else repr(os.path.basename(words[0].text))  # noqa: PTH119
+    environment = _choose_environment(env, inherit_env=inherit_env)
     output, errors = _Output(log), _Output(log)
     async with AsyncExitStack() as opened:
         try:
-            stdout, stderr = await output.open(opened), await errors.open(opened)
             process = await _start(
-                words,
-                cwd=cwd,
-                env=_choose_environment(env, inherit_env=inherit_env),
-                input=input,
-                out=stdout,
-                err=stderr,
+                words, output, errors, opened, cwd=cwd, env=environment, input=input
             )
         except (OSError, door.BadArgumentError) as error:
-            completed = CompletedCommand(exit_code=127, output="", errors=str(error))
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            message = f"{name} could not be started: {reason}"
-            raise CommandFailedError(message, completed=completed) from error
-        finally:
-            output.close_writer()
-            errors.close_writer()
+            raise _refuse(name, error) from error
         try:
             async with asyncio.timeout(limit.total_seconds() if limit else None):
                 await _follow(process, output, errors)
         except TimeoutError:
-            completed = CompletedCommand(
-                exit_code=-signal.SIGKILL, output=output.text, errors=errors.text
-            )
+            completed = _complete(-signal.SIGKILL, output, errors)
             message = f"{name} did not end within {limit}"
             raise CommandFailedError(message, completed=completed) from None
         finally:
             await _end(process, grace.total_seconds())
     assert process.returncode is not None, "it has ended"  # noqa: S101
-    completed = CompletedCommand(
-        exit_code=process.returncode,
-        output=output.text,
-        errors=errors.text,
-        is_cut=output.is_cut or errors.is_cut,
-    )
+    completed = _complete(process.returncode, output, errors)
     if check and completed.exit_code != 0:
         raise CommandFailedError(_reason(name, completed), completed=completed)
     return completed
@@ -138,24 +119,47 @@ async def run(
 
 async def _start(
     words: tuple[Argument, ...],
+    output: "_Output",
+    errors: "_Output",
+    opened: AsyncExitStack,
     *,
     cwd: Path | None,
     env: Mapping[str, str],
     input: bytes,
-    out: int,
-    err: int,
 ) -> door.Process:
-    with tempfile.TemporaryFile() as given:
-        given.write(input)
-        given.seek(0)
-        return await door.start(
-            words,
-            cwd=cwd,
-            env=env,
-            stdin=given,
-            stdout=out,
-            stderr=err,
-        )
+    import tempfile  # noqa: PLC0415 - a plugin that waits needs none of it
+
+    try:
+        stdout, stderr = await output.open(opened), await errors.open(opened)
+        with tempfile.TemporaryFile() as given:
+            given.write(input)
+            given.seek(0)
+            return await door.start(
+                words,
+                cwd=cwd,
+                env=env,
+                stdin=given,
+                stdout=stdout,
+                stderr=stderr,
+            )
+    finally:
+        output.close_writer()
+        errors.close_writer()
+
+
+def _refuse(name: str, error: OSError | door.BadArgumentError) -> CommandFailedError:
+    completed = CompletedCommand(exit_code=127, output="", errors=str(error))
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return CommandFailedError(f"{name} could not be started: {reason}", completed=completed)
+
+
+def _complete(exit_code: int, output: "_Output", errors: "_Output") -> CompletedCommand:
+    return CompletedCommand(
+        exit_code=exit_code,
+        output=output.text,
+        errors=errors.text,
+        is_cut=output.is_cut or errors.is_cut,
+    )
 
 
 def _choose_environment(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[str, str]:

@@ -5,7 +5,6 @@ Downloads are checked by their SHA-256 before they are unpacked, the program aga
 """
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ _HASHICORP: Final = "https://releases.hashicorp.com/terraform/{version}/terrafor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _ToolSource:
     """Where a tool is, the program in the archive, and where its publisher has its checksum."""
 
     url: str
@@ -36,22 +35,22 @@ class _Known:
     member: str = ""
 
 
-_KNOWN: Final[Mapping[str, _Known]] = {
-    "kubectl": _Known(
+_KNOWN: Final[Mapping[str, _ToolSource]] = {
+    "kubectl": _ToolSource(
         url="https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl",
         sums="https://dl.k8s.io/release/v{version}/bin/{os}/{arch}/kubectl.sha256",
     ),
-    "kustomize": _Known(
+    "kustomize": _ToolSource(
         url=f"{_RELEASES}/kustomize%2Fv{{version}}/kustomize_v{{version}}_{{os}}_{{arch}}.tar.gz",
         sums=f"{_RELEASES}/kustomize%2Fv{{version}}/checksums.txt",
         member="kustomize",
     ),
-    "helm": _Known(
+    "helm": _ToolSource(
         url="https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz",
         sums="https://get.helm.sh/helm-v{version}-{os}-{arch}.tar.gz.sha256sum",
         member="{os}-{arch}/helm",
     ),
-    "terraform": _Known(
+    "terraform": _ToolSource(
         url=f"{_HASHICORP}_{{os}}_{{arch}}.zip",
         sums=f"{_HASHICORP}_SHA256SUMS",
         member="terraform",
@@ -141,6 +140,8 @@ def find_on_path(name: str) -> Path | None:
         >>> find_on_path("no-such-program") is None
         True
     """
+    import shutil  # noqa: PLC0415 - a plugin that waits needs none of it
+
     found = shutil.which(name)
     return Path(found) if found else None
 

@@ -110,7 +110,7 @@ def _places(text: str) -> list[tuple[int, int]]:
     """Where each document starts and ends, in characters."""
     starts = [
         event.start_mark.index
-        for event in _yaml.parse(text, Loader=_yaml.CSafeLoader)
+        for event in dialect.iter_events(text)
         if isinstance(event, _yaml.DocumentStartEvent) and event.start_mark is not None
     ]
     return list(pairwise([*starts, len(text)]))

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from pipecd_runtime.shim import chaos
 from pipecd_runtime.shim.runner import NOT_STARTED
 from pipecd_sdk import Severity, StageContext, StageFailedError
+from pipecd_sdk.scripts.death_notice import wait_death_notice
 from pipecd_sdk.scripts.ending import ending_limit_seconds
 from pipecd_sdk.scripts.leftovers import end_leftovers
 from pipecd_sdk.scripts.output import OutputBlock, OutputFile
@@ -22,8 +23,6 @@ NOTICE_AFTER_SECONDS: Final = 3.0
 """Seconds of waiting for a background process before the log says so."""
 MOST_STARTS: Final = 3
 """How often a shim is started that ends before it has done anything."""
-DEATH_NOTICE_SECONDS: Final = 0.05
-"""Seconds until the kernel ends this process too, if piped has died."""
 
 Mark = Callable[[], Awaitable[None]]
 """Marks the start of a script at the control plane; returns when that cannot be lost."""
@@ -90,12 +89,12 @@ class Attempt:
                 raise
             # When piped dies, this is cancelled, too, a moment before the kernel ends this process.
             # That must not end the script.
-            await asyncio.sleep(DEATH_NOTICE_SECONDS)
+            await wait_death_notice()
             self._ctx.log.info("Cancelled: ending %s and all it started", self._what)
             await self._end()
             raise
         except Exception:
-            await asyncio.sleep(DEATH_NOTICE_SECONDS)  # piped's death may be what went wrong
+            await wait_death_notice()  # piped's death may be what went wrong
             await self._end()
             raise
         finally:
@@ -229,7 +228,7 @@ class Attempt:
                 self._record.forbid()
         ended = None
         try:
-            async with asyncio.timeout(ending_limit_seconds(self._script.kill_grace)):
+            async with asyncio.timeout(ending_limit_seconds(self._script.kill_grace_seconds)):
                 while not self._shim.signal(signal.SIGTERM) and self._record.is_locked():
                     await self._shim.wait()
                 ended = await self._follow()
@@ -243,5 +242,5 @@ class Attempt:
     async def _end_leftovers(self) -> int:
         script = self._script
         return await end_leftovers(
-            self._ctx, script.token, script.kill_grace, is_interrupted=script.is_interrupted
+            self._ctx, script.token, script.kill_grace_seconds, is_interrupted=script.is_interrupted
         )

@@ -10,7 +10,8 @@ from typing import Final
 
 from pipecd_runtime.shim import chaos
 from pipecd_sdk import StageContext, StageFailedError
-from pipecd_sdk.scripts.attempt import DEATH_NOTICE_SECONDS, Attempt, Mark, Translate, as_written
+from pipecd_sdk.scripts.attempt import Attempt, Mark, Translate, as_written
+from pipecd_sdk.scripts.death_notice import wait_death_notice
 from pipecd_sdk.scripts.ending import end_script
 from pipecd_sdk.scripts.leftovers import end_leftovers
 from pipecd_sdk.scripts.records import EndRecord, ScriptAttempts, ScriptRecord
@@ -42,7 +43,7 @@ class StageScript:
     ctx: StageContext
     scripts: Path
     """The folder of all records."""
-    kill_grace: float
+    kill_grace_seconds: float
     """Seconds that it may take to end by itself."""
     heading: Sequence[str]
     """What the log says before its output."""
@@ -85,7 +86,7 @@ class StageScript:
     async def _end_script(self, record: ScriptRecord) -> bool:
         try:
             return await end_script(
-                self.ctx, record, self.kill_grace, is_interrupted=self.is_interrupted
+                self.ctx, record, self.kill_grace_seconds, is_interrupted=self.is_interrupted
             )
         except OSError as error:
             raise StageFailedError(f"a script's record cannot be kept: {error}") from error
@@ -109,7 +110,7 @@ class StageScript:
                 raise
             number = attempts.last()
             if number is not None and attempts[number].read_ended() is None:
-                await asyncio.sleep(DEATH_NOTICE_SECONDS)
+                await wait_death_notice()
                 await self._end_script(attempts[number])
             raise
 
@@ -152,7 +153,7 @@ class StageScript:
             directory=Path("/"),
             environment={},
             token=record.token() or "",
-            kill_grace=self.kill_grace,
+            kill_grace_seconds=self.kill_grace_seconds,
             is_interrupted=self.is_interrupted,
         )
         ended = await self._attempt(record, script)
@@ -181,7 +182,7 @@ class StageScript:
             # In the metadata, but without a record here: the data folder is another one.
             token = await ctx.deployment_metadata.get(token_key) or new_token()
             count = await end_leftovers(
-                ctx, token, self.kill_grace, is_interrupted=self.is_interrupted
+                ctx, token, self.kill_grace_seconds, is_interrupted=self.is_interrupted
             )
             ctx.log.info("Processes of the interrupted script that had to be ended: %d", count)
             self.continue_interrupted()

@@ -33,7 +33,7 @@ class Template:
     """The process that shims are forked from."""
 
     def __init__(self) -> None:
-        """Raises OSError."""
+        """Starts the process. Raises OSError when it cannot be started."""
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         command = (word(sys.executable), *own("-I", "-S"), word(str(start.__file__)))
         with its:

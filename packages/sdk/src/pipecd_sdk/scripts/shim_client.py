@@ -27,13 +27,13 @@ PIPE_ROOM: Final = 32 * 1024
 
 
 class Script(NamedTuple):
-    """What to run."""
+    """A script and how its shim runs it."""
 
     text: str
     directory: Path
     environment: Mapping[str, str]
     token: str
-    kill_grace: float
+    kill_grace_seconds: float
     is_interrupted: bool = False
     """Whether SIGINT ends it, as at a terminal, and the grace period is never shortened."""
     is_login: bool = True
@@ -176,7 +176,7 @@ def _job(record: ScriptRecord, script: Script, floor: int) -> bytes:
         str(record.folder),
         str(script.directory),
         str(floor),
-        str(script.kill_grace),
+        str(script.kill_grace_seconds),
         " ".join(manner),
         script.text,
         *(f"{name}={value}" for name, value in script.environment.items()),

@@ -115,14 +115,18 @@ class StageHarness(Generic[P]):
         return "\n".join(line.text for line in self.log)
 
     async def run(
-        self, stage: str, options: Mapping[str, Any] | None = None, *, index: int = 0
+        self,
+        stage: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        retried_count: int = 0,
     ) -> StageResult:
         """Runs a stage to its end and returns its result; without options as in a quick sync."""
         definition = self.plugin.stages[stage]
         text = b"" if options is None else json.dumps(options).encode()
-        return await _execution.execute(
-            self.plugin, definition, text, self._context(definition.name, index, options is None)
-        )
+        ctx = self._context(definition.name, index, options is None, retried_count)
+        return await _execution.execute(self.plugin, definition, text, ctx)
 
     def plan(
         self, *stages: tuple[str, Mapping[str, Any]], rollback: bool = True
@@ -248,11 +252,17 @@ class StageHarness(Generic[P]):
         """Lets other tasks run; a list is never too full."""
         await asyncio.sleep(0)
 
-    def _context(self, name: str, index: int, quick_sync: bool) -> StageContext:
-        rollback = self.plugin.stages[name].rollback
+    def _context(self, name: str, index: int, quick_sync: bool, retried_count: int) -> StageContext:
+        stage = Stage(
+            id=f"stage-{index}",
+            name=name,
+            index=index,
+            rollback=self.plugin.stages[name].rollback,
+            retried_count=retried_count,
+        )
         return StageContext(
             deployment=self.deployment,
-            stage=Stage(id=f"stage-{index}", name=name, index=index, rollback=rollback),
+            stage=stage,
             source=self._sources(),
             targets=self.targets,
             log=StageLog(self),

@@ -45,8 +45,8 @@ class Retry(NamedTuple):
     """
 
     attempts: int | None = 3
-    base: float = 0.2
-    cap: float = 10.0
+    base_seconds: float = 0.2
+    cap_seconds: float = 10.0
     also: frozenset[str] = frozenset()
 
     def again(self, error: CallError, attempt: int) -> bool:
@@ -57,7 +57,9 @@ class Retry(NamedTuple):
         return error.status in self.also or (error.transient and not bug)
 
     def pause(self, attempt: int) -> float:
-        backoff = Backoff(first_seconds=self.base, longest_seconds=self.cap, jitter=1)
+        backoff = Backoff(
+            first_seconds=self.base_seconds, longest_seconds=self.cap_seconds, jitter=1
+        )
         return backoff.pause_seconds_after(attempt)
 
 

@@ -12,6 +12,8 @@ from typing import Final
 
 import grpc
 
+from pipecd_wire.headers import ANSWER_TRAILER
+
 log = logging.getLogger(__name__)
 
 CODES: Final = {code.name: code for code in grpc.StatusCode}
@@ -64,6 +66,11 @@ class CallError(Exception):
         """What the peer sent beside the status, binary values only."""
 
     @property
+    def is_answer(self) -> bool:
+        """Returns whether a program of ours said it: UNAVAILABLE is also what gRPC says itself."""
+        return ANSWER_TRAILER in dict(self.trailers)
+
+    @property
     def transient(self) -> bool:
         """Returns whether the same call may succeed later."""
         return self.status not in FINAL
@@ -83,7 +90,10 @@ def to_status(error: Exception, *, method: str) -> StatusError:
         message = str(getattr(error, "message", "") or error)
         hint = getattr(error, "hint", "")
         text = _fit(f"{message} ({hint})" if hint else message)
-        return StatusError(status, text, trailers=getattr(error, "trailers", ()))
+        trailers = tuple(getattr(error, "trailers", ()))
+        if status == "UNAVAILABLE":
+            trailers += ((ANSWER_TRAILER, b"1"),)
+        return StatusError(status, text, trailers=trailers)
     bug = uuid.uuid4().hex[:8]
     log.error("rpc.bug", exc_info=error, extra={"fields": {"method": method, "bug": bug}})
     return StatusError("INTERNAL", f"internal error {bug}; the server's log has the details")

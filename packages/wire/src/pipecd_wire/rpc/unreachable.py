@@ -23,9 +23,11 @@ class ConnectionTrouble(NamedTuple):
     cause: str
     hint: str = ""
     weight: int = GENERAL
+    is_answer: bool = False
+    """Whether the server was reached, and says this itself."""
 
 
-class _Known(NamedTuple):
+class _KnownText(NamedTuple):
     """A text of gRPC, for calls with (True) or without TLS or both (None), and what it means."""
 
     text: str
@@ -38,11 +40,14 @@ class _Known(NamedTuple):
 
 def _describe(
     text: str, cause: str, hint: str, *, tls: bool | None = None, weight: int = TELLING
-) -> _Known:
-    return _Known(text=text, cause=cause, hint=hint, tls=tls, weight=weight)
+) -> _KnownText:
+    return _KnownText(text=text, cause=cause, hint=hint, tls=tls, weight=weight)
 
 
 _BREAKS: Final = "Socket closed|Connection reset|Endpoint closing|Broken pipe|GOAWAY"
+
+_OWN_WORDS: Final = "failed to connect|to all|address list|keepalive|transport|stream removed"
+"""Of what gRPC says itself. Anything else is from the server, also from one of another make."""
 
 _KNOWN: Final = (
     _describe(
@@ -137,7 +142,7 @@ _KNOWN: Final = (
 
 
 def explain_unreachable(error: CallError, *, tls: bool) -> ConnectionTrouble | None:
-    """Returns why the peer of a failed call is out of reach; None when it was reached.
+    """Returns why a call did not get through; None when the peer has carried it out or refused it.
 
     A peer that refuses the caller's credentials was reached. `tls`: whether the call used TLS.
     """
@@ -148,10 +153,14 @@ def explain_unreachable(error: CallError, *, tls: bool) -> ConnectionTrouble | N
         )
     if error.status != "UNAVAILABLE" and "http2 header with status" not in error.message:
         return None
+    said = error.message[:LONGEST_CAUSE]
+    if error.is_answer:  # whatever it tells of: a third one may have refused a connection
+        return ConnectionTrouble(cause=said or "no reason given", is_answer=True)
     for known in _KNOWN:
         found = re.search(known.text, error.message, re.IGNORECASE)
         if found is not None and known.tls in (None, tls):
             why = (found.groupdict().get("why") or "").strip()
             cause = known.cause.format(why=why or "no reason given")
             return ConnectionTrouble(cause=cause, hint=known.hint, weight=known.weight)
-    return ConnectionTrouble(cause=error.message[:LONGEST_CAUSE] or "no reason given")
+    is_answer = bool(said) and re.search(_OWN_WORDS, said, re.IGNORECASE) is None
+    return ConnectionTrouble(cause=said or "no reason given", is_answer=is_answer)

@@ -30,14 +30,14 @@ _RANGE: Final = re.compile(
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
-class _Version:
+class _SemanticVersion:
     major: int
     minor: int
     patch: int
     before: tuple[str, ...] = ()
     """The parts of what stands behind a dash: a version before this one."""
 
-    def __lt__(self, other: _Version) -> bool:
+    def __lt__(self, other: _SemanticVersion) -> bool:
         return self._key() < other._key()
 
     def _key(self) -> tuple[object, ...]:
@@ -47,7 +47,7 @@ class _Version:
         return (self.major, self.minor, self.patch, not self.before, parts)
 
 
-def _parse(text: str) -> _Version:
+def _parse(text: str) -> _SemanticVersion:
     found = _VERSION.fullmatch(text)
     if found is None:
         raise FunctionError("this is no version")
@@ -57,7 +57,7 @@ def _parse(text: str) -> _Version:
     before = tuple(found[4].split(".")) if found[4] else ()
     if any(each.isdecimal() and len(each) > 1 and each[0] == "0" for each in before):
         raise FunctionError("this is no version")
-    return _Version(major, minor, patch, before)
+    return _SemanticVersion(major, minor, patch, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class _Condition:
     """One comparison; a version in it may leave its last parts open."""
 
     operator: str
-    version: _Version
+    version: _SemanticVersion
     is_open: bool
     minor_open: bool
     patch_open: bool
 
-    def holds(self, given: _Version) -> bool:
+    def holds(self, given: _SemanticVersion) -> bool:
         strict = self.operator != "!=" or self.is_open
         if strict and given.before and not self.version.before:
             return False
@@ -93,7 +93,7 @@ def _condition(found: re.Match[str]) -> _Condition:
     return _Condition(operator, _parse(text), False, False, False)
 
 
-def _tilde(condition: _Condition, given: _Version) -> bool:
+def _tilde(condition: _Condition, given: _SemanticVersion) -> bool:
     wanted = condition.version
     if given < wanted:
         return False
@@ -103,7 +103,7 @@ def _tilde(condition: _Condition, given: _Version) -> bool:
     return given.major == wanted.major and (given.minor == wanted.minor or condition.minor_open)
 
 
-def _caret(condition: _Condition, given: _Version) -> bool:
+def _caret(condition: _Condition, given: _SemanticVersion) -> bool:
     wanted = condition.version
     if given < wanted:
         return False
@@ -116,11 +116,11 @@ def _caret(condition: _Condition, given: _Version) -> bool:
     return given.minor == 0 and given.patch == wanted.patch
 
 
-def _equal(condition: _Condition, given: _Version) -> bool:
+def _equal(condition: _Condition, given: _SemanticVersion) -> bool:
     return _tilde(condition, given) if condition.is_open else given == condition.version
 
 
-def _not_equal(condition: _Condition, given: _Version) -> bool:
+def _not_equal(condition: _Condition, given: _SemanticVersion) -> bool:
     wanted = condition.version
     if not condition.is_open or given.major != wanted.major:
         return given != wanted
@@ -133,7 +133,7 @@ def _not_equal(condition: _Condition, given: _Version) -> bool:
     return given != wanted
 
 
-def _greater(condition: _Condition, given: _Version) -> bool:
+def _greater(condition: _Condition, given: _SemanticVersion) -> bool:
     wanted = condition.version
     if not condition.minor_open and not condition.patch_open:
         return given > wanted
@@ -142,7 +142,7 @@ def _greater(condition: _Condition, given: _Version) -> bool:
     return condition.patch_open and given.minor > wanted.minor
 
 
-def _less_or_equal(condition: _Condition, given: _Version) -> bool:
+def _less_or_equal(condition: _Condition, given: _SemanticVersion) -> bool:
     wanted = condition.version
     if not condition.is_open:
         return given <= wanted
@@ -153,7 +153,7 @@ def _less_or_equal(condition: _Condition, given: _Version) -> bool:
     )
 
 
-_RULES: Final[Mapping[str, Callable[[_Condition, _Version], bool]]] = {
+_RULES: Final[Mapping[str, Callable[[_Condition, _SemanticVersion], bool]]] = {
     "": _equal,
     "=": _equal,
     "!=": _not_equal,

@@ -454,19 +454,25 @@ class CheckConfigRequest(_message.Message):
 
     APPLICATION_CONFIG_FIELD_NUMBER: _builtins.int
     STAGES_FIELD_NUMBER: _builtins.int
+    DEPLOY_TARGETS_FIELD_NUMBER: _builtins.int
     application_config: _builtins.bytes
     """JSON of the plugin's part of the application file, empty when it has none."""
     @_builtins.property
     def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageConfig]: ...
+    @_builtins.property
+    def deploy_targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of the application's deploy targets that are this plugin's."""
+
     def __init__(
         self,
         *,
         application_config: _builtins.bytes = ...,
         stages: _abc.Iterable[Global___StageConfig] | None = ...,
+        deploy_targets: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_config", b"application_config", "stages", b"stages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_config", b"application_config", "deploy_targets", b"deploy_targets", "stages", b"stages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An answer that costs something, kept for a while: for longer each time that it was the same.
+
+For live states and drift, which piped asks for every minute, of platforms that do not tell when
+something has changed. A failure is an answer as well: whoever is throttled asks less.
+
+Example:
+    known = Reread[list[str]](first=timedelta(minutes=1), longest=timedelta(minutes=5))
+    names = await known.get(source.commit_hash, read_names, clock=ctx.clock)
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+
+from pipecd_sdk.clock import Clock
+from pipecd_sdk.kit.retries import Backoff
+from pipecd_sdk.results import StageFailedError
+
+T = TypeVar("T")
+
+JITTER: Final = 0.2
+"""The share of a pause that is random, so that a hundred answers are not read in one moment."""
+
+
+class Reread(Generic[T]):
+    """The last answer to one question."""
+
+    __slots__ = ("_answer", "_failure", "_kept", "_key", "_lock", "_pauses", "_turns")
+
+    def __init__(self, *, first: timedelta, longest: timedelta, jitter: float = JITTER) -> None:
+        """`first`: how long an answer is kept at most; doubled up to `longest` when it recurs.
+
+        `jitter`: the share of a pause that is random.
+        """
+        self._pauses = Backoff(
+            first_seconds=first.total_seconds(),
+            longest_seconds=max(first, longest).total_seconds(),
+            jitter=jitter,
+        )
+        self._lock = asyncio.Lock()
+        self._key: Hashable = None
+        self._answer: T | None = None
+        self._failure: StageFailedError | None = None
+        self._kept: tuple[datetime, datetime] | None = None
+        """Since when and until when; a clock that was set back is no reason to wait for hours."""
+        self._turns = 0
+        """How often it was forgotten."""
+
+    async def get(
+        self,
+        key: Hashable,
+        read: Callable[[], Awaitable[T]],
+        *,
+        clock: Clock,
+        is_fresh: bool = False,
+    ) -> T:
+        """Returns the answer, read again when it is due or `key` is another one.
+
+        `is_fresh`: read it now, because a person asks. Raises StageFailedError, the kept one too.
+        """
+        async with self._lock:
+            if is_fresh or key != self._key or not self._is_kept(clock.now()):
+                await self._read(key, read, clock)
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
+            return self._answer  # type: ignore[return-value]  # there is one without a failure
+
+    def forget(self) -> None:
+        """Lets the next question be answered anew, e.g. because a stage has changed something.
+
+        An answer that is being read may be older than that: it is not kept either.
+        """
+        self._kept = None
+        self._turns += 1
+        self._pauses.reset()
+
+    def _is_kept(self, now: datetime) -> bool:
+        return self._kept is not None and self._kept[0] <= now < self._kept[1]
+
+    async def _read(self, key: Hashable, read: Callable[[], Awaitable[T]], clock: Clock) -> None:
+        answer: T | None = None
+        failure: StageFailedError | None = None
+        began, turn = clock.now(), self._turns
+        try:
+            answer = await read()
+        except StageFailedError as error:
+            failure = error
+        except asyncio.CancelledError:
+            # Whoever asked waits no longer: to try again at once would be cut off again.
+            now = clock.now()
+            waited = round((now - began).total_seconds())
+            cut = StageFailedError(f"there was no answer within {waited} seconds")
+            self._keep(key, None, cut, since=began, until=now, turn=turn)
+            raise
+        self._keep(key, answer, failure, since=began, until=clock.now(), turn=turn)
+
+    def _keep(
+        self,
+        key: Hashable,
+        answer: T | None,
+        failure: StageFailedError | None,
+        *,
+        since: datetime,
+        until: datetime,
+        turn: int,
+    ) -> None:
+        is_same = answer == self._answer and str(failure) == str(self._failure)
+        if self._kept is None or key != self._key or not is_same:
+            self._pauses.reset()
+        pause = timedelta(seconds=self._pauses.next_pause_seconds())
+        self._key, self._answer, self._failure = key, answer, failure
+        self._kept = (since, until + pause) if turn == self._turns else None
