@@ -67,6 +67,18 @@ async def test_a_throttled_call_is_made_again(lab: AwsLab) -> None:
     assert "Rate exceeded" in told.retries[0].reason
 
 
+async def test_a_registration_that_is_throttled_without_a_code_is_made_again(lab: AwsLab) -> None:
+    said = "Too many concurrent attempts to create a new revision of the specified family."
+    lab.break_next("RegisterTaskDefinition", "refuse", code="ClientException", message=said)
+    container = {"name": "a", "image": "a", "memory": 64}
+
+    await open_account(lab).call(
+        "ecs", "RegisterTaskDefinition", {"family": "a", "containerDefinitions": [container]}
+    )
+
+    assert len(lab.calls("RegisterTaskDefinition")) == 2
+
+
 async def test_throttling_without_end_is_given_up_with_its_sentence(lab: AwsLab) -> None:
     lab.break_next("DescribeClusters", "throttle", count=1000)
 
@@ -140,6 +152,76 @@ async def test_no_credentials_are_told(
 
     with pytest.raises(AwsError, match="there are no credentials"):
         await open_account(lab, credentialsFile=str(tmp_path / "none")).call("ecs", "ListClusters")
+
+
+def write_credentials(file: Path, key: str) -> None:
+    file.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = x\n")
+
+
+def open_aging_account(lab: AwsLab, file: Path, **options: str) -> tuple[AwsAccount, list[float]]:
+    """Returns an account, and the time by which its sign-in gets old."""
+    now = [0.0]
+    account = open_account(lab, None, credentialsFile=str(file), **options)
+    sign_in = account.clients._sign_in
+    return replace(account, clients=Clients(sign_in, now=lambda: now[0])), now
+
+
+@pytest.mark.parametrize("code", ["ExpiredTokenException", "UnrecognizedClientException"])
+@pytest.mark.parametrize("role", ["", ROLE])
+async def test_a_credentials_file_that_was_replaced_is_read_again(
+    lab: AwsLab, tmp_path: Path, code: str, role: str
+) -> None:
+    file = tmp_path / "credentials"
+    write_credentials(file, "OLD")
+    account, now = open_aging_account(lab, file, roleArn=role)
+    await account.call("ecs", "ListClusters")
+    lab.forget()
+    write_credentials(file, "NEW")
+    lab.break_next("ListClusters", "refuse", code=code, count=1)
+    now[0] = 3600.0
+
+    await account.call("ecs", "ListClusters")
+
+    asked = lab.calls("AssumeRole") if role else lab.calls("ListClusters")
+    assert asked[-1]["key"] == "NEW"
+
+
+async def test_credentials_that_stay_wrong_are_not_read_again_and_again(
+    lab: AwsLab, tmp_path: Path
+) -> None:
+    file = tmp_path / "credentials"
+    write_credentials(file, "OLD")
+    account, now = open_aging_account(lab, file)
+    await account.call("ecs", "ListClusters")
+    lab.forget()
+    lab.break_next("ListClusters", "refuse", code="ExpiredTokenException", count=10)
+    now[0] = 3600.0
+
+    for _ in range(3):
+        with pytest.raises(AwsError, match="have expired"):
+            await account.call("ecs", "ListClusters")
+
+    assert account.clients.generation == 1
+    assert len(lab.calls("ListClusters")) == 4
+
+
+async def test_credentials_that_come_later_are_found(
+    lab: AwsLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    file = tmp_path / "credentials"
+    account, now = open_aging_account(lab, file)
+    with pytest.raises(AwsError, match="there are no credentials"):
+        await account.call("ecs", "ListClusters")
+    write_credentials(file, "NEW")
+    now[0] = 3600.0
+
+    await account.call("ecs", "ListClusters")
+
+    assert lab.calls("ListClusters")[-1]["key"] == "NEW"
 
 
 @pytest.mark.parametrize("by", ["token", "credentials"])

@@ -8,13 +8,13 @@ import pytest
 
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Database
-from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
-from pipecd_controlplane.store.postgres.config import PostgresServer
+from pipecd_controlplane.store.open import DatabaseConfig, open_database
 from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_test_support.chosen_store import choose_database
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer, running_server
 from pipecd_test_support.controlplane_server import Serve, ServedControlPlane, serving
-from pipecd_test_support.postgres import shared_postgres
+from pipecd_test_support.small_disk import NoMountError, SmallDisk, mounting_small_disk
 from pipecd_test_support.waiting import Soon, wait_soon
 
 
@@ -29,16 +29,10 @@ def told() -> list[Change]:
     return []
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseConfig]:
+@pytest.fixture
+def store_config(store_kind: str, tmp_path: Path) -> DatabaseConfig:
     """An empty database of each kind that we support: all of them make the same promises."""
-    if request.param == "sqlite":
-        yield SqliteFolder(folder=tmp_path / "data", repeat_units=True)
-        return
-    server = shared_postgres()
-    name = server.create_database()
-    yield PostgresServer(url=server.url(name))
-    server.drop_database(name)
+    return choose_database(tmp_path / "data", repeat_units=True)
 
 
 @pytest.fixture
@@ -53,7 +47,7 @@ def kept(database: Database) -> Stores:
 
 
 @pytest.fixture
-def serve() -> Serve:
+def serve(store_kind: str) -> Serve:
     """Serve a folder: `async with serve(path) as plane`."""
     return serving
 
@@ -65,7 +59,7 @@ async def plane(serve: Serve, tmp_path: Path) -> AsyncIterator[ServedControlPlan
 
 
 @pytest.fixture
-def server() -> RunServer:
+def server(store_kind: str) -> RunServer:
     """Run `pipecd server`: `async with server(folder, "--flag", env={…}) as running`."""
     return running_server
 
@@ -74,3 +68,13 @@ def server() -> RunServer:
 def soon() -> Soon:
     """Wait for something that must happen, but not for ever."""
     return wait_soon
+
+
+@pytest.fixture
+def small_disk() -> Iterator[SmallDisk]:
+    """A file system of its own, as large as a database and a little more."""
+    try:
+        with mounting_small_disk(32) as disk:
+            yield disk
+    except NoMountError as error:
+        pytest.skip(str(error))

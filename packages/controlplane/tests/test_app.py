@@ -4,17 +4,26 @@
 import asyncio
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipecd_controlplane.app import control_plane
 from pipecd_controlplane.settings import ServerSettings
+from pipecd_controlplane.store.blobs.blob_store import BlobsRefusedError
+from pipecd_controlplane.store.blobs.config import FOLDER_NAME, BlobFolder
 from pipecd_model.errors import ConfigError, StateError
+from pipecd_test_support.chosen_store import find_postgres
 from pipecd_test_support.controlplane_server import Serve, ServedControlPlane
+from pipecd_test_support.moved_databases import fill_folder
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.rpc import CallError, call, stream
+
+
+def settings_for(folder: Path, **given: Any) -> ServerSettings:
+    return ServerSettings(data_dir=folder, postgres=find_postgres(folder), **given)
 
 
 async def http(address: str, path: str) -> tuple[str, str]:
@@ -30,7 +39,7 @@ async def http(address: str, path: str) -> tuple[str, str]:
 
 
 async def test_the_first_start_makes_a_project_and_a_key(tmp_path: Path) -> None:
-    async with control_plane(ServerSettings(data_dir=tmp_path / "new")) as running:
+    async with control_plane(settings_for(tmp_path / "new")) as running:
         key_file = running.admin_key_file
         assert await running.stores.projects.ids() == ["default"]
 
@@ -54,13 +63,13 @@ async def test_a_later_start_keeps_key_and_data(serve: Serve, tmp_path: Path) ->
 
 
 async def test_the_project_of_a_new_folder_can_be_named(tmp_path: Path) -> None:
-    async with control_plane(ServerSettings(data_dir=tmp_path, project_id="shop")) as running:
+    async with control_plane(settings_for(tmp_path, project_id="shop")) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
     with pytest.raises(ConfigError, match="has no project 'other'"):
-        async with control_plane(ServerSettings(data_dir=tmp_path, project_id="other")):
+        async with control_plane(settings_for(tmp_path, project_id="other")):
             pass
-    async with control_plane(ServerSettings(data_dir=tmp_path)) as running:
+    async with control_plane(settings_for(tmp_path)) as running:
         assert await running.stores.projects.ids() == ["shop"]
 
 
@@ -75,7 +84,7 @@ async def test_a_first_start_that_was_cut_short_is_begun_again(
 
 
 async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, console_dir=tmp_path / "not-built")
+    settings = settings_for(tmp_path, console_dir=tmp_path / "not-built")
     async with control_plane(settings) as running:
         assert await http(running.address, "/healthz") == ("200 OK", "ok")
         status, body = await http(running.address, "/version")
@@ -86,13 +95,34 @@ async def test_the_small_pages_are_on_the_same_address(tmp_path: Path) -> None:
         assert (await http(running.address, "/nothing"))[0] == "404 Not Found"
 
 
+async def test_a_server_does_not_take_the_place_of_a_share_for_the_share(tmp_path: Path) -> None:
+    """Sealed there, logs would be hidden once the share is mounted."""
+    await fill_folder(tmp_path / "data")
+    share = tmp_path / "share"
+    (tmp_path / "data" / FOLDER_NAME).rename(share)
+    settings = ServerSettings(data_dir=tmp_path / "data", blobs=BlobFolder(folder=share))
+    async with control_plane(settings):
+        pass
+
+    share.rename(tmp_path / "away")
+    share.mkdir()
+    with pytest.raises(BlobsRefusedError, match="the database refers to objects"):
+        async with control_plane(settings):
+            pass
+    assert list(share.iterdir()) == []
+
+    (share / ".incoming").mkdir()
+    async with control_plane(settings):
+        pass
+
+
 async def test_a_taken_address_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with control_plane(ServerSettings(data_dir=tmp_path / "one")) as running:
+    async with control_plane(settings_for(tmp_path / "one")) as running:
         port = int(running.address.rpartition(":")[2])
         folder = tmp_path / "two"
         for settings, flag in (
-            (ServerSettings(data_dir=folder, port=port), "--listen"),
-            (ServerSettings(data_dir=folder, admin_port=port), "--admin-port"),
+            (settings_for(folder, port=port), "--listen"),
+            (settings_for(folder, admin_port=port), "--admin-port"),
         ):
             with pytest.raises(StateError, match="the port is taken") as caught:
                 async with control_plane(settings):

@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from pipecd_test_support.controlplane_process import RunServer
+from pipecd_test_support.small_disk import SmallDisk
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.rpc import CallError, call, connect
+
+pytestmark = pytest.mark.sqlite
 
 LIMIT = 60.0
 
@@ -97,6 +100,56 @@ async def test_a_full_disk_refuses_writes_with_a_sentence_until_there_is_space(
         for made in (before, after):
             known = await call(user.GetPiped, api.GetPipedRequest(piped_id=made.id))
             assert known.piped.id == made.id
+
+
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+async def test_a_file_system_that_takes_no_writes_is_said_until_it_does(
+    server: RunServer, small_disk: SmallDisk, trouble: str
+) -> None:
+    """A real one, whose files may be written at its first start and not later."""
+    folder = small_disk.make_folder("data")
+    async with server(folder) as running, user_at(running.address, folder) as user:
+        before = await call(user.RegisterPiped, api.RegisterPipedRequest(name="before"))
+        running.process.terminate()
+        assert await running.wait_ended() == 0
+    if trouble == "full":
+        small_disk.fill()
+    else:
+        small_disk.set_read_only(is_read_only=True)
+    assert "restore it from a backup" not in await refused(folder)
+
+    if trouble == "full":
+        small_disk.empty()
+    else:
+        small_disk.set_read_only(is_read_only=False)
+    async with server(folder) as running, user_at(running.address, folder) as user:
+        known = await call(user.GetPiped, api.GetPipedRequest(piped_id=before.id))
+        assert known.piped.name == "before"
+        small_disk.fill()
+
+        async def write_on() -> None:
+            for number in range(200):
+                await call(user.RegisterPiped, api.RegisterPipedRequest(name=f"piped {number}"))
+
+        with pytest.raises(CallError) as caught:
+            await write_on()
+        assert caught.value.status == "UNAVAILABLE"
+        assert caught.value.message.startswith("cannot write to the database: ")
+        small_disk.empty()
+        await call(user.RegisterPiped, api.RegisterPipedRequest(name="after"))
+
+
+async def test_a_file_that_may_only_be_read_is_refused(server: RunServer, tmp_path: Path) -> None:
+    async with server(tmp_path):
+        pass
+    file = tmp_path / "pipecd.db"
+    file.chmod(0o400)
+    content = file.read_bytes()
+
+    said = await refused(tmp_path)
+
+    assert f"cannot use the database {str(file)!r}: Permission denied" in said
+    assert file.read_bytes() == content
 
 
 @pytest.mark.parametrize("size", [0, 10, 4096, 40_000])

@@ -4,9 +4,8 @@
 One case for each RPC with which an agent writes; an RPC that is added without one fails a test.
 """
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pipecd_controlplane.serve.server_command import DIE_AFTER_COMMIT
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_process import RunServer
 from pipecd_test_support.controlplane_server import Serve
+from pipecd_test_support.stored_rows import read_tables
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice import service_pb2_grpc as api_grpc
 from pipecd_wire.model import (
@@ -298,15 +298,9 @@ def method_of(stubs: dict[str, Any], path: str) -> Any:
 
 def everything(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
     """All rows of all tables, without the times at which a piped was last heard."""
-    with closing(sqlite3.connect(f"file:{folder / 'pipecd.db'}?mode=ro", uri=True)) as reader:
-        reader.row_factory = sqlite3.Row
-        names = [
-            row[0] for row in reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        ]
-        tables = {
-            name: {row_of(name, dict(row)) for row in reader.execute(f"SELECT * FROM {name}")}  # noqa: S608 - names of our own tables
-            for name in names
-        }
+    tables = {
+        name: {row_of(name, row) for row in rows} for name, rows in read_tables(folder).items()
+    }
     assert tables["deployment"], "the dump is of nothing"
     return tables
 

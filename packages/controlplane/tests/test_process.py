@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -53,6 +54,24 @@ async def test_the_first_lines_say_where_everything_is(server: RunServer, tmp_pa
             f"admin API key file {tmp_path / 'data' / 'admin.key'}",
         ]
         assert running.address.startswith("127.0.0.1:")
+    (tmp_path / "data" / "admin.key").unlink()  # as where another server has made the project
+    async with server(tmp_path / "data") as running:
+        assert running.lines[2].startswith("no admin API key file here")
+
+
+async def test_a_key_that_somebody_has_taken_away_is_not_announced(
+    server: RunServer, tmp_path: Path
+) -> None:
+    async with server(tmp_path):
+        pass
+    (tmp_path / "admin.key").unlink()
+
+    async with server(tmp_path) as running:
+        assert running.lines == [
+            f"pipecd server listening on {running.address}",
+            f"data folder {tmp_path}",
+            "no admin API key file here: the first start wrote it elsewhere, or it is gone",
+        ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -67,6 +86,27 @@ async def test_a_signal_stops_it_gracefully(
         assert await running.wait_ended() == 0
     # The last one to close has moved everything from the log into the file.
     assert not (tmp_path / "pipecd.db-wal").exists()
+
+
+async def test_while_it_is_drained_it_serves_and_says_that_it_is_not_ready(
+    server: RunServer, tmp_path: Path
+) -> None:
+    """A load balancer has time to notice; a second signal ends the wait."""
+    async with (
+        server(tmp_path, "--drain-period", "600") as running,
+        httpx2.AsyncClient(base_url=f"http://{running.address}") as browser,
+        client(tmp_path, running.address) as stub,
+    ):
+        assert (await browser.get("/readyz")).status_code == 200
+        running.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(LIMIT):
+            while (await browser.get("/readyz")).status_code == 200:
+                pass
+        await call(stub.RegisterPiped, api.RegisterPipedRequest(name="late"))
+        assert (await browser.get("/readyz")).text == "it is stopping\n"
+        running.process.send_signal(signal.SIGTERM)
+
+        assert await running.wait_ended() == 0
 
 
 async def test_what_was_acknowledged_survives_a_kill(server: RunServer, tmp_path: Path) -> None:
@@ -189,6 +229,7 @@ async def test_a_second_process_on_the_folder_is_refused(server: RunServer, tmp_
         )
 
 
+@pytest.mark.sqlite
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pipecd.db").write_bytes(b"garbage" * 1000)
 
@@ -222,13 +263,13 @@ async def test_the_config_file_gives_the_public_address(server: RunServer, tmp_p
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"
-        "spec:\n  address: https://pipecd.example\n  filestore:\n    type: S3\n"
-        "    config:\n      bucket: logs\n      region: eu-central-1\n"
+        "spec:\n  address: https://pipecd.example\n  filestore:\n    type: GCS\n"
+        "    config:\n      bucket: logs\n"
     )
     arguments = ("server", "--data-dir", str(tmp_path), "--config-file", str(config))
     code, said = await run(*arguments, "--listen", "127.0.0.1:0")
     assert code == 2
-    assert "spec.filestore.type: S3 is not served yet" in said
+    assert "spec.filestore.type: GCS is not supported (use S3 or FOLDER)" in said
 
     config.write_text("apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  adress: x\n")
     code, said = await run(*arguments, "--listen", "127.0.0.1:0")

@@ -15,7 +15,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipecd_aws.errors import AwsError, explain_failure, explain_refusal, name_action
+from pipecd_aws.errors import (
+    MISSING_CREDENTIALS,
+    REFUSED_SIGN_INS,
+    AwsError,
+    explain_failure,
+    explain_refusal,
+    name_action,
+)
 from pipecd_aws.retries import CallVerdict, is_read, judge_failure, judge_refusal
 from pipecd_aws.sign_in import CONNECT_SECONDS, READ_SECONDS, Clients
 from pipecd_sdk import Clock
@@ -50,6 +57,8 @@ class _Attempt:
 
     error: AwsError
     verdict: CallVerdict
+    is_sign_in: bool = False
+    """The credentials were refused, or there were none: nothing was done."""
 
 
 def _say_nothing(_: AwsRetry) -> None:
@@ -68,10 +77,17 @@ class AwsAccount:
     threads: ThreadPoolExecutor
     clock: Clock
     on_retry: Callable[[AwsRetry], None] = _say_nothing
+    retry_time: timedelta = RETRY_TIME
 
-    def report_to(self, *, clock: Clock, on_retry: Callable[[AwsRetry], None]) -> "AwsAccount":
+    def report_to(
+        self, *, clock: Clock, on_retry: Callable[[AwsRetry], None] = _say_nothing
+    ) -> "AwsAccount":
         """Returns the same account; its calls wait by this clock, and tell when they try again."""
         return replace(self, clock=clock, on_retry=on_retry)
+
+    def limit_retries(self, limit: timedelta) -> "AwsAccount":
+        """Returns the same account, whose calls are tried again for no longer than this."""
+        return replace(self, retry_time=limit)
 
     async def call(
         self,
@@ -92,12 +108,18 @@ class AwsAccount:
         pauses = Backoff(first_seconds=_FIRST_SECONDS, longest_seconds=_LONGEST_SECONDS)
         may_repeat = repeatable or is_read(operation)
         while True:
+            generation = self.clients.generation
             done = await self._try(service, operation, parameters)
             if not isinstance(done, _Attempt):
                 return done
+            if done.is_sign_in and await self._run(partial(self.clients.renew, generation)):
+                continue
             limit = _find_limit(done, settling, may_repeat=may_repeat)
             pause = pauses.next_pause_seconds()
-            if limit is None or self.clock.now() + timedelta(seconds=pause) > began + limit:
+            if limit is None:
+                raise done.error
+            limit = min(limit, self.retry_time)
+            if self.clock.now() + timedelta(seconds=pause) > began + limit:
                 raise done.error
             self.on_retry(
                 AwsRetry(
@@ -178,17 +200,19 @@ def _send(clients: Clients, service: str, operation: str, parameters: Mapping[st
 def _judge(service: str, operation: str, error: Exception) -> _Attempt:
     answer = getattr(error, "response", None)
     if isinstance(answer, Mapping) and "Error" in answer:
-        code = str((answer.get("Error") or {}).get("Code", ""))
+        given = answer.get("Error") or {}
+        code, said = str(given.get("Code", "")), str(given.get("Message", ""))
         status = (answer.get("ResponseMetadata") or {}).get("HTTPStatusCode", 0)
-        verdict = judge_refusal(code, status if isinstance(status, int) else 0)
+        verdict = judge_refusal(code, status if isinstance(status, int) else 0, said)
         explained = explain_refusal(
             service, operation, answer, is_outcome_unknown=verdict is CallVerdict.UNKNOWN
         )
-        return _Attempt(error=explained, verdict=verdict)
+        return _Attempt(error=explained, verdict=verdict, is_sign_in=code in REFUSED_SIGN_INS)
     verdict = judge_failure(type(error).__name__)
     explained = explain_failure(service, operation, error)
     explained.is_outcome_unknown = verdict is CallVerdict.UNKNOWN
-    return _Attempt(error=explained, verdict=verdict)
+    is_sign_in = type(error).__name__ in MISSING_CREDENTIALS
+    return _Attempt(error=explained, verdict=verdict, is_sign_in=is_sign_in)
 
 
 def _find_limit(

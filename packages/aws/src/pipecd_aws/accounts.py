@@ -2,11 +2,12 @@
 """The sign-ins of a plugin: one for each deploy target, made at its first use, in a thread."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from pipecd_aws.account import AT_ONCE, AwsAccount
+from pipecd_aws.account import AT_ONCE, AwsAccount, AwsRetry
 from pipecd_aws.config import AwsTarget
 from pipecd_aws.sign_in import Clients, SignIn
-from pipecd_sdk import Clock
+from pipecd_sdk import Clock, StageLog
 
 
 class AwsAccounts:
@@ -37,3 +38,17 @@ class AwsAccounts:
                 clock=Clock(),
             )
         return found
+
+    def open(self, target: AwsTarget, *, clock: Clock, log: StageLog | None = None) -> AwsAccount:
+        """Returns the account for one piece of work: it waits by this clock.
+
+        With a log, it tells there which calls are tried again, and why.
+        """
+        account = self.get(target)
+        if log is None:
+            return account.report_to(clock=clock)
+        return account.report_to(clock=clock, on_retry=partial(_report_retry, log))
+
+
+def _report_retry(log: StageLog, retry: AwsRetry) -> None:
+    log.info("%s: %s; tried again in %.1f seconds", retry.what, retry.reason, retry.pause_seconds)

@@ -32,6 +32,9 @@ UNKNOWN_CREDENTIALS: Final = frozenset(
         "UnrecognizedClientException",
     }
 )
+REFUSED_SIGN_INS: Final = EXPIRED | UNKNOWN_CREDENTIALS
+MISSING_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
+"""Exceptions of botocore."""
 _ACTION: Final = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z]+)")
 _WHO: Final = re.compile(r"(?:User|Principal): (arn:\S+)")
 _RESOURCE: Final = re.compile(r"on resource: (\S+)")

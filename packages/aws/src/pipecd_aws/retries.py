@@ -34,6 +34,8 @@ TRANSIENT: Final = frozenset(
         "ServiceUnavailableException",
     }
 )
+_TOO_MANY: Final = "Too many concurrent attempts"
+"""How ECS begins when it throttles the registration of task definitions: it has no code for it."""
 _NEVER_SENT: Final = frozenset(
     {"ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError"}
 )
@@ -65,9 +67,9 @@ def is_read(operation: str) -> bool:
     return operation.startswith(_READING)
 
 
-def judge_refusal(code: str, http_status: int) -> CallVerdict:
+def judge_refusal(code: str, http_status: int, message: str = "") -> CallVerdict:
     """Returns what a refusal of AWS was."""
-    if code in THROTTLING or http_status == 429:
+    if code in THROTTLING or http_status == 429 or message.startswith(_TOO_MANY):
         return CallVerdict.NOT_DONE
     if code in TRANSIENT or http_status in {500, 502, 503, 504}:
         return CallVerdict.UNKNOWN

@@ -5,6 +5,8 @@ botocore is imported here, at the first use: a plugin that only waits for work d
 """
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -12,6 +14,8 @@ from typing import Any, Final
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 30
 SESSION_NAME: Final = "piped"
+RENEW_SECONDS: Final = 30.0
+"""How old a sign-in is at least before it is made anew: credentials that stay wrong cost little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,13 @@ class SignIn:
 class Clients:
     """The clients of one sign-in, by service, each made once. Every method blocks."""
 
-    def __init__(self, sign_in: SignIn) -> None:
+    generation = 0
+    """Which sign-in it is: the next one has the next number."""
+
+    def __init__(self, sign_in: SignIn, now: Callable[[], float] = time.monotonic) -> None:
         self._sign_in = sign_in
+        self._now = now
+        self._opened_at = 0.0
         self._lock = threading.Lock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
@@ -42,10 +51,25 @@ class Clients:
             if found is None:
                 if self._session is None:
                     self._session = _open_session(self._sign_in)
+                    self._opened_at = self._now()
                 found = self._clients[service] = _make_client(
                     self._session, service, self._sign_in, attempts=1
                 )
             return found
+
+    def renew(self, generation: int) -> bool:
+        """Signs in anew after AWS has refused this sign-in; returns whether there is another one.
+
+        botocore reads a credentials file once: one that was replaced meanwhile is read again.
+        """
+        with self._lock:
+            if self.generation == generation:
+                if self._now() - self._opened_at < RENEW_SECONDS:
+                    return False
+                self._session = None
+                self._clients.clear()  # calls that are under way end with theirs
+                self.generation += 1
+            return True
 
     def close(self) -> None:
         """Closes the connections."""

@@ -14,6 +14,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,27 +43,31 @@ from pipecd_controlplane.http.server import serve_public
 from pipecd_controlplane.ops.audit_heads import HEADS_SECONDS, AuditHeads
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.ops.jobs import running as running_jobs
+from pipecd_controlplane.ops.objects import list_object_jobs
 from pipecd_controlplane.ops.operator import SIGN_IN_LINK, serving_operator
 from pipecd_controlplane.ops.retention import list_retention_jobs
 from pipecd_controlplane.ops.sign_in_link import answer_with_links
 from pipecd_controlplane.settings import ServerSettings
-from pipecd_controlplane.store.data_folder import owned
-from pipecd_controlplane.store.open import open_database
+from pipecd_controlplane.store.blobs.open import open_blobs
+from pipecd_controlplane.store.sealed_logs import list_some_referred
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
 from pipecd_controlplane.usecases.configured import build_shared_sso, ensure_projects
 from pipecd_controlplane.usecases.gathered_audit import FLUSH_SECONDS, GatheredAudit
 from pipecd_controlplane.usecases.hook_deliveries import HookDeliveries
-from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.leases import Leases
+from pipecd_controlplane.usecases.open_state import open_state
 from pipecd_controlplane.usecases.releases import Releases
 from pipecd_controlplane.usecases.repository_hints import RepositoryHints
 from pipecd_controlplane.usecases.shared_state import ChangeBus, Questions, SharedState
 from pipecd_controlplane.usecases.vault import Vault
 from pipecd_model.errors import StateError
 from pipecd_runtime.logfold import FoldRepeats
+from pipecd_runtime.logs import logger
 from pipecd_wire.rpc import AddressError, Endpoints
+
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,8 @@ class RunningServer:
     bus: ChangeBus
     questions: Questions
     gathered_audit: GatheredAudit
+    begin_drain: Callable[[], None]
+    """Makes it say that it is not ready, while it still serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +125,7 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
         await opened.enter_async_context(running_jobs(_list_jobs(core), core.shared.job_leader))
         more = {SIGN_IN_LINK: answer_with_links(core.links, lambda: address, settings.tls)}
         await opened.enter_async_context(
-            serving_operator(settings.data_dir, settings.database, _now, more)
+            serving_operator(settings.data_dir, settings.database, settings.blob_store, _now, more)
         )
         pages = public_app(services)
         with _refusing_address("--listen"):
@@ -137,6 +144,7 @@ async def control_plane(settings: ServerSettings) -> AsyncIterator[RunningServer
             bus=core.shared.bus,
             questions=core.shared.questions,
             gathered_audit=core.gathered_audit,
+            begin_drain=services.probes.stop,
         )
 
 
@@ -153,14 +161,20 @@ async def _open_core(
     opened: AsyncExitStack, settings: ServerSettings, web_base_url: Callable[[], str]
 ) -> _Core:
     """Opens the database, and makes the projects that it must have."""
-    # One process owns a database, of either kind, so what it remembers is known to all.
-    shared: SharedState = InProcessState(settings.data_dir)
-    if settings.postgres is not None:
-        opened.enter_context(owned(settings.data_dir))
-    database = await opened.enter_async_context(
-        open_database(settings.database, on_commit=shared.bus.publish)
+    database, shared = await opened.enter_async_context(
+        open_state(settings.database, settings.data_dir, settings.encryption_key_files)
     )
-    kept = stores(database, _now, max_stage_log_bytes=settings.retention.stage_log_bytes)
+    if not settings.seals_logs:
+        # Sealed into this data folder, the other servers of the database would find them missing.
+        log.info("stage_log.kept_in_database", hint="spec.filestore names no store that all share")
+    # One in the data folder is there when the database is.
+    referred = await list_some_referred(database) if settings.blobs is not None else []
+    kept = stores(
+        database,
+        _now,
+        max_stage_log_bytes=settings.retention.stage_log_bytes,
+        blobs=await open_blobs(settings.blob_store, referred=referred),
+    )
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)
     leases = Leases(kept.leases, settings.lease_times)
@@ -241,7 +255,7 @@ def _make_route_services(core: _Core) -> RouteServices:
         cookies=CookieWriter(public_url=settings.public_url, insecure=settings.insecure_cookie),
         probes=Probes(core.stores, settings.data_dir),
         metrics=core.metrics,
-        scrape=Scrape(core.metrics, core.stores, _now),
+        scrape=Scrape(core.metrics, core.stores, core.shared, _now),
         hooks=HookDeliveries(
             core.stores,
             core.access.hooks,
@@ -316,6 +330,7 @@ def _list_jobs(core: _Core) -> list[Job]:
         Job(name="key-uses", every=60, run=keep_uses, at_end=True, in_each_process=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
         *list_retention_jobs(core.stores, core.settings.retention, _now),
+        *list_object_jobs(core.stores, _now, seals_logs=core.settings.seals_logs),
         *_log_jobs(core.settings.folded),
     ]
 
@@ -332,7 +347,10 @@ def _log_jobs(folded: FoldRepeats | None) -> list[Job]:
 
 
 async def run(settings: ServerSettings, started: Callable[[RunningServer], None]) -> None:
-    """Runs a control plane until SIGINT or SIGTERM; calls `started` once it accepts calls."""
+    """Runs a control plane until SIGINT or SIGTERM; calls `started` once it accepts calls.
+
+    A second signal ends the time in which it is drained.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with control_plane(settings) as running:
@@ -341,6 +359,11 @@ async def run(settings: ServerSettings, started: Callable[[RunningServer], None]
             loop.add_signal_handler(number, stop.set)
         started(running)
         await stop.wait()
+        stop.clear()
+        running.begin_drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settings.drain_seconds):
+                await stop.wait()
 
 
 def _now() -> int:

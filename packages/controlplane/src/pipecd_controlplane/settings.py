@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipecd_controlplane.http.server import DEFAULT_LIMITS, CertificateFiles
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
+from pipecd_controlplane.store.blobs.config import FOLDER_NAME, BlobConfig, BlobFolder
 from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.usecases import releases
@@ -23,6 +24,8 @@ class ServerSettings:
     data_dir: Path
     postgres: PostgresServer | None = None
     """Where the rows are; None is a SQLite file in the data folder."""
+    blobs: BlobConfig | None = None
+    """Where objects are; None is a folder in the data folder."""
     host: str = "127.0.0.1"
     port: int = 0
     tls: CertificateFiles | None = None
@@ -32,6 +35,8 @@ class ServerSettings:
     """Where people reach it, for links; empty is the address it listens on."""
     grace_seconds: float = 10.0
     """How long running calls may take to finish when it stops."""
+    drain_seconds: float = 0.0
+    """How long it still serves after it was told to stop, and says that it is not ready."""
     lease_times: LeaseTimes = DEFAULT_TIMES
     """How long the lease of a piped lasts that no longer calls."""
     projects: tuple[ProjectConfig, ...] = ()
@@ -69,6 +74,16 @@ class ServerSettings:
     def database(self) -> DatabaseConfig:
         """Returns where the rows are."""
         return self.postgres or SqliteFolder(folder=self.data_dir, repeat_units=self.repeat_units)
+
+    @property
+    def blob_store(self) -> BlobConfig:
+        """Returns where objects are."""
+        return self.blobs or BlobFolder(folder=self.data_dir / FOLDER_NAME)
+
+    @property
+    def seals_logs(self) -> bool:
+        """Returns whether logs leave the database: not for a folder that other servers lack."""
+        return self.postgres is None or self.blobs is not None
 
     @property
     def over_tls(self) -> bool:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.app import control_plane
-from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.usecases.leases import LeaseTimes
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import AgentClient, Serve, ServedControlPlane
+from pipecd_test_support.served_settings import serving_with
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.headers import LEASE_EPOCH_HEADER
 from pipecd_wire.model.common_pb2 import ApplicationGitRepository
@@ -79,11 +78,8 @@ async def test_who_waits_is_told_when_the_holder_falls_silent(
     tmp_path: Path, build: MessageBuilder, soon: Soon, opened: AsyncExitStack
 ) -> None:
     """With a real timer. The holder's open watch does not keep its lease."""
-    settings = ServerSettings(
-        data_dir=tmp_path, grace_seconds=1, lease_times=LeaseTimes(lease=0.2, take_over=60)
-    )
-    running = await opened.enter_async_context(control_plane(settings))
-    plane = await ServedControlPlane.of(running, opened)
+    times = LeaseTimes(lease=0.2, take_over=60)
+    plane = await opened.enter_async_context(serving_with(tmp_path, lease_times=times))
     agent = await plane.agent()
     await watch(opened, agent, soon, request("a"))
     lease, messages = await watch(opened, agent, soon, request("b"))

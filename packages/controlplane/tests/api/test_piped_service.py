@@ -119,6 +119,32 @@ async def test_there_is_no_most_recent_deployment_at_first(
         assert answer.deployment == reference
 
 
+async def test_a_late_report_does_not_hide_a_newer_deployment(
+    plane: ServedControlPlane, build: MessageBuilder
+) -> None:
+    """A piped died after it had created the second one: the same change was deployed twice."""
+    agent = await plane.agent()
+    application_id = await plane.application(agent)
+    for started_at in (6, 5):
+        reference = application_pb2.ApplicationDeploymentReference(
+            deployment_id=f"d-{started_at}", trigger=build.trigger(), started_at=started_at
+        )
+        await call(
+            agent.service.ReportApplicationMostRecentDeployment,
+            pb.ReportApplicationMostRecentDeploymentRequest(
+                application_id=application_id,
+                status=model.DEPLOYMENT_PENDING,
+                deployment=reference,
+            ),
+        )
+
+    get = pb.GetApplicationMostRecentDeploymentRequest(
+        application_id=application_id, status=model.DEPLOYMENT_PENDING
+    )
+    answer = await call(agent.service.GetApplicationMostRecentDeployment, get)
+    assert answer.deployment.deployment_id == "d-6"
+
+
 async def test_other_statuses_have_no_most_recent_deployment(
     plane: ServedControlPlane, build: MessageBuilder
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pipecd_controlplane.auth.call_authenticator import CallAuthenticator
 from pipecd_controlplane.auth.recheck import CredentialRecheck
 from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import sessions
 from pipecd_controlplane.usecases.bus import Bus
@@ -22,6 +22,7 @@ from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_controlplane.usecases.leases import Leases
 from pipecd_controlplane.usecases.project import ProjectSettings
 from pipecd_model.errors import DeniedError, UnauthenticatedError
+from pipecd_test_support.chosen_store import choose_database
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.model import project_pb2
@@ -80,7 +81,7 @@ class Server:
 async def serving(folder: Path) -> AsyncIterator[Server]:
     shared = InProcessState(folder)
     bus = shared.bus
-    async with open_database(SqliteFolder(folder=folder), on_commit=bus.publish) as database:
+    async with open_database(choose_database(folder), on_commit=bus.publish) as database:
         kept = stores(database, now)
         authenticator = CallAuthenticator(kept, Leases(kept.leases), shared, now)
 

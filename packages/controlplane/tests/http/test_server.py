@@ -384,6 +384,31 @@ async def test_nothing_is_left_after_the_end(
     assert names_in(temporary) == []
 
 
+async def test_a_folder_of_its_own_is_used_however_long_its_name_is(
+    endpoints: Endpoints, pages: Starlette, temporary: Path, tmp_path: Path
+) -> None:
+    """A killed server leaves nothing outside the folder, and the next one clears what is in it."""
+    own = tmp_path / ("long" * 30) / "run"
+    own.mkdir(parents=True)
+    (own / "grpc.sock").write_text("left by a server that was killed")
+    before = descriptors()
+
+    async with asyncio.timeout(LIMIT):
+        async with serve_public(pages, endpoints, "127.0.0.1", 0, own_folder=own) as address:
+            assert names_in(temporary) == []
+            assert names_in(own) == ["grpc.sock"]
+            await come_and_go(address)
+
+    assert not own.exists()
+    assert [each for each in descriptors() - before if "long" in each] == []
+
+
+def descriptors() -> set[str]:
+    """What this process has open."""
+    links = Path("/proc/self/fd").iterdir()
+    return {str(link.readlink()) for link in links if link.is_symlink()}
+
+
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 

@@ -3,16 +3,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.app import control_plane
-from pipecd_controlplane.settings import ServerSettings
 from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_test_support.project_side import ProjectSide, add_side
 from pipecd_test_support.rights_matrix import RightsMatrix, make_callers
+from pipecd_test_support.served_settings import serving_with
 from pipecd_wire.rpc import connect
 
 
@@ -32,11 +30,11 @@ async def releases() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def plane(tmp_path: Path, releases: str) -> AsyncIterator[ServedControlPlane]:
-    settings = ServerSettings(data_dir=tmp_path / "data", grace_seconds=1, releases_url=releases)
-    async with AsyncExitStack() as opened:
-        running = await opened.enter_async_context(control_plane(settings))
-        yield await ServedControlPlane.of(running, opened)
+async def plane(
+    store_kind: str, tmp_path: Path, releases: str
+) -> AsyncIterator[ServedControlPlane]:
+    async with serving_with(tmp_path / "data", releases_url=releases) as served:
+        yield served
 
 
 @pytest.fixture

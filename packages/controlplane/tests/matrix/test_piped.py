@@ -272,10 +272,13 @@ async def answer_question(side: ProjectSide) -> Message:
     agent = Agent(project_id=side.project_id, piped_id=side.piped_id)
     questions = side.plane.running.questions
     question = push_pb2.Question(id=side.id())
-    await side.plane.opened.enter_async_context(questions.channel(agent))
+    take = await side.plane.opened.enter_async_context(questions.channel(agent))
     asked = asyncio.ensure_future(questions.ask(agent, question, seconds=600))
     side.plane.opened.callback(asked.cancel)
-    await asyncio.sleep(0)
+    taken: set[str] = set()
+    while question.id not in taken:  # what is shared is written to a table first
+        await asyncio.sleep(0)
+        taken |= {each.id for each in await take()}
     return push_pb2.AnswerQuestionRequest(question_id=question.id)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_controlplane.ops.operator import LONGEST, SOCKET, ask_for_backup, serving_operator
+from pipecd_controlplane.store.blobs.config import BlobFolder
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.sqlite.backup import restore
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
@@ -45,6 +46,7 @@ async def pipecd(*arguments: str) -> tuple[int, str]:
     return process.returncode or 0, said.decode()
 
 
+@pytest.mark.sqlite
 async def test_a_running_server_writes_the_backup_itself(
     plane: ServedControlPlane, serve: Serve, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ async def test_the_folder_of_a_server_that_is_down_is_copied_as_well(tmp_path: P
     assert (tmp_path / "restored" / DATABASE_FILE).exists()
 
 
+@pytest.mark.sqlite
 async def test_a_refusal_comes_back_as_a_sentence(
     plane: ServedControlPlane, tmp_path: Path
 ) -> None:
@@ -106,14 +109,18 @@ async def test_the_socket_goes_with_the_server_and_one_that_was_left_is_no_hindr
     deep.mkdir(parents=True)
     (deep / SOCKET).write_text("left")
 
-    async with serving_operator(deep, SqliteFolder(folder=deep), lambda: 5):
+    async with serving_operator(
+        deep, SqliteFolder(folder=deep), BlobFolder(folder=deep), lambda: 5
+    ):
         assert (deep / SOCKET).is_socket()
     assert not (deep / SOCKET).exists()
 
 
 @pytest.mark.parametrize("line", [b"\n", b"not json\n", b"[]\n", b'{"x": 1}\n', b"x" * LONGEST * 2])
 async def test_nonsense_is_answered_and_does_no_harm(tmp_path: Path, line: bytes) -> None:
-    async with serving_operator(tmp_path, SqliteFolder(folder=tmp_path), lambda: 5):
+    async with serving_operator(
+        tmp_path, SqliteFolder(folder=tmp_path), BlobFolder(folder=tmp_path), lambda: 5
+    ):
         for _ in range(2):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
             writer.write(line)

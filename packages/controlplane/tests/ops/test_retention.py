@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from pipecd_controlplane.ops.objects import remove_orphans
 from pipecd_controlplane.ops.retention import (
     DAY,
     Retention,
@@ -19,10 +20,13 @@ from pipecd_controlplane.store import purge as steps
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.audit import AuditFilter
 from pipecd_controlplane.store.auditing import auditing
+from pipecd_controlplane.store.blobs.folder import FolderBlobs
+from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.events import EventFilter
+from pipecd_controlplane.store.log_sealing import DueLog
 from pipecd_controlplane.store.stage_logs import LogKey
-from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import events
 from pipecd_controlplane.usecases.audit_actors import SERVER, describe_act
 from pipecd_controlplane.usecases.traces import NewTrace
@@ -307,3 +311,46 @@ async def test_the_audit_is_kept_for_ever_when_the_configuration_says_so(
     await purge(kept, FOREVER, lambda: 10_000 * DAY)
 
     assert [each.action for each in await read_audit(kept)] == ["Act"]
+
+
+async def test_an_old_deployment_goes_with_the_objects_of_its_logs(
+    database: Database, build: MessageBuilder, tmp_path: Path
+) -> None:
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.open()
+    kept = stores(database, lambda: build.NOON, blobs=blobs)
+    now = build.NOON + 400 * DAY
+    for name, at in (("old", build.NOON), ("young", now - DAY)):
+        await ended(kept, build, name, at)
+        key = LogKey(deployment_id=name, stage_id="s1")
+        assert await kept.log_sealing.seal(blobs, DueLog(project_id="ours", key=key))
+
+    await purge(kept, Retention(), lambda: now)
+
+    assert await rows(kept, "stage_log_object") == 1
+    [left] = [each.key async for each in blobs.iterate()]
+    logs = await kept.stage_logs.whole(
+        "ours", [LogKey(deployment_id=each, stage_id="s1") for each in ("old", "young")]
+    )
+    assert [len(part.blocks) for part in logs.values()] == [0, 2]
+    assert await kept.log_sealing.find_unreferred([left, "other"]) == ["other"]
+
+
+async def test_a_purge_goes_on_when_the_blob_store_does_not_answer(
+    database: Database, build: MessageBuilder, tmp_path: Path
+) -> None:
+    """What it cannot delete has no row any more, so it is found as an orphan later."""
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.open()
+    kept = stores(database, lambda: build.NOON, blobs=blobs)
+    await ended(kept, build, "old", build.NOON)
+    key = LogKey(deployment_id="old", stage_id="s1")
+    await kept.log_sealing.seal(blobs, DueLog(project_id="ours", key=key))
+    (tmp_path / "blobs").rename(tmp_path / "away")
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    assert await kept.deployments.find("ours", "old") is None
+    (tmp_path / "away").rename(tmp_path / "blobs")
+    assert await remove_orphans(kept, blobs, lambda: 2**40) == 1
+    assert [each async for each in blobs.iterate()] == []

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from pipecd_controlplane.cli import cli
 from pipecd_controlplane.serve import config, flags
 from pipecd_controlplane.store.audit import Audit, AuditFilter
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import open_database
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.chosen_store import add_store_flags, choose_database
 from pipecd_test_support.controlplane_process import RunServer
 from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
 
@@ -127,23 +128,31 @@ def test_the_file_may_name_the_folder(tmp_path: Path) -> None:
     assert told.postgres.url == "postgresql://x"
 
 
+@pytest.fixture
+def where(store_kind: str, tmp_path: Path) -> list[str]:
+    """The flags for a data folder, and for the database that keeps its rows."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return ["--data-dir", str(folder), *add_store_flags(folder)]
+
+
 def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped(
-    tmp_path: Path,
+    where: list[str], tmp_path: Path
 ) -> None:
-    made = run("project", "add", "shop", "--data-dir", str(tmp_path), "--shared-sso", "ours")
+    made = run("project", "add", "shop", *where, "--shared-sso", "ours")
     assert made.exit_code == 0, made.output
     lines = dict(line.split(" ", 1) for line in made.stdout.splitlines())
     assert lines["project"] == "shop"
     assert len(lines["password"]) == 30
 
-    again = run("project", "add", "shop", "--data-dir", str(tmp_path))
+    again = run("project", "add", "shop", *where)
     assert again.exit_code != 0
-    reset = run("project", "reset-password", "shop", "--data-dir", str(tmp_path))
+    reset = run("project", "reset-password", "shop", *where)
     assert lines["password"] not in reset.output
-    listed = run("project", "list", "--data-dir", str(tmp_path))
+    listed = run("project", "list", *where)
     assert listed.output.split("\t")[:3] == ["shop", "admin", "ours"]
 
-    records = asyncio.run(read_audit(tmp_path, "shop"))
+    records = asyncio.run(read_audit(tmp_path / "data", "shop"))
     assert {(each.actor_kind, each.actor) for each in records} == {
         (AuditRecord.OPERATOR, getpass.getuser())
     }
@@ -152,17 +161,14 @@ def test_projects_are_made_and_their_passwords_reset_while_the_server_is_stopped
 
 
 async def read_audit(folder: Path, project_id: str) -> list[AuditRecord]:
-    async with open_database(
-        SqliteFolder(folder=folder), on_commit=lambda _changes: None
-    ) as database:
+    async with open_database(choose_database(folder), on_commit=lambda _changes: None) as database:
         found = await Audit(database).page(
             project_id, AuditFilter(oldest_first=True), limit=100, cursor=""
         )
         return found.items
 
 
-def test_a_new_project_comes_with_what_to_do_next(tmp_path: Path) -> None:
-    where = ("--data-dir", str(tmp_path))
+def test_a_new_project_comes_with_what_to_do_next(where: list[str]) -> None:
     address = "https://pipecd.example.com"
     made = run("project", "add", "shop", *where, "--address", address)
 
@@ -171,8 +177,9 @@ def test_a_new_project_comes_with_what_to_do_next(tmp_path: Path) -> None:
         assert step in made.stderr
 
 
-def test_the_password_of_a_new_project_can_go_to_a_file_of_its_user(tmp_path: Path) -> None:
-    where = ("--data-dir", str(tmp_path))
+def test_the_password_of_a_new_project_can_go_to_a_file_of_its_user(
+    where: list[str], tmp_path: Path
+) -> None:
     file = tmp_path / "shop.password"
     made = run("project", "add", "shop", *where, "--password-file", str(file))
     assert made.exit_code == 0, made.output

@@ -47,7 +47,7 @@ def test_a_command_that_is_not_installed_is_listed_with_its_distribution() -> No
     assert "Not installed: it is in pipecd-quickstart." in listed.output
 
 
-@pytest.mark.parametrize("name", ["backup", "restore", "project", "quickstart"])
+@pytest.mark.parametrize("name", ["backup", "move", "restore", "project", "quickstart"])
 def test_every_command_of_this_installation_can_be_loaded(name: str) -> None:
     ran = CliRunner().invoke(LazyCommands("pipecd"), [name, "--help"])
 

@@ -3,7 +3,6 @@
 
 import asyncio
 import logging
-import sqlite3
 from pathlib import Path
 
 import httpx2
@@ -16,6 +15,7 @@ from pipecd_controlplane.ops.sign_in_link import find_loopback
 from pipecd_controlplane.usecases.in_process import InProcessState
 from pipecd_model.errors import PipecdError, StateError, UnauthenticatedError
 from pipecd_test_support.sign_in_site import SignInSite, SiteWith
+from pipecd_test_support.stored_rows import opening_rows, read_tables
 
 PAGE = "/auth/link"
 
@@ -146,9 +146,10 @@ async def test_the_secret_is_in_no_log_no_audit_and_no_file(
         assert secret not in caplog.text
         for file in (each for each in folder.rglob("*") if each.is_file()):
             assert secret.encode() not in file.read_bytes(), file
-    with sqlite3.connect(next(folder.glob("*.db"))) as database:
-        found = database.execute("SELECT data FROM audit_record WHERE action = 'SignIn'").fetchall()
-    assert b"LINK" in found[-1][0]
+    with opening_rows(folder) as rows:
+        found = rows.run("SELECT data FROM audit_record WHERE action = 'SignIn'")
+    assert b"LINK" in found[-1]["data"]
+    assert all(secret not in str(read_tables(folder)) for secret in (used, unused))
 
 
 async def test_the_page_tells_no_other_site_where_it_was(site: SignInSite) -> None:

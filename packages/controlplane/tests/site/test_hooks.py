@@ -14,6 +14,7 @@ import pytest
 from pipecd_controlplane.usecases import hook_deliveries
 from pipecd_controlplane.usecases.hooks import MOST_OF_PROJECT
 from pipecd_model.config.frontlimits import FrontLimitsConfig
+from pipecd_model.errors import ConfigError
 from pipecd_test_support.controlplane_server import (
     AgentClient,
     ProgramClient,
@@ -371,6 +372,28 @@ async def test_a_new_encryption_key_closes_the_secrets_anew(
     async with plane_with(encryption_key_files=(keys[1], keys[0])):
         pass
     async with plane_with(encryption_key_files=(keys[1],)) as plane:
+        url = f"http://{plane.address}{made.hook.path}"
+        answer = await post(client, url, push_as(pb.Hook.GITHUB, made.secret))
+    assert answer.status_code == 202
+
+
+async def test_a_data_folder_whose_key_was_left_behind_gets_no_new_one(
+    plane_with: PlaneWith, client: httpx2.AsyncClient
+) -> None:
+    """A new key would open none of the secrets, and nobody would notice before they are needed."""
+    async with plane_with() as plane:
+        made = await add_hook(plane)
+        key = plane.running.data_dir / "encryption.key"
+    away = key.rename(key.with_name("away"))
+
+    with pytest.raises(ConfigError, match="a key that this server does not have") as caught:
+        async with plane_with():
+            pass
+    assert "copy encryption.key" in caught.value.hint
+    assert not key.exists()
+
+    away.rename(key)
+    async with plane_with() as plane:
         url = f"http://{plane.address}{made.hook.path}"
         answer = await post(client, url, push_as(pb.Hook.GITHUB, made.secret))
     assert answer.status_code == 202

@@ -3,8 +3,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from google.protobuf.message import Message
@@ -20,8 +19,7 @@ from pipecd_controlplane.store.audit_diff import (
     describe_changes,
 )
 from pipecd_controlplane.store.auditing import AuditActor, AuditedCall, AuditSubject, auditing
-from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.database import Database, Transaction
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.audit import CUT, ChainVerifier
 from pipecd_model.errors import ConfigError, ConflictError, StateError
@@ -37,14 +35,6 @@ SECRET = "hush-do-not-tell"  # noqa: S105 - what must not be found
 def make_call(**fields: object) -> AuditedCall:
     given = {"project_id": "ours", "actor": ADA, "action": "Act", "at": 1000, **fields}
     return AuditedCall(**given)  # type: ignore[arg-type] # of as many types as there are fields
-
-
-@pytest.fixture
-async def kept(tmp_path: Path) -> AsyncIterator[Stores]:
-    async with open_database(
-        SqliteFolder(folder=tmp_path, repeat_units=True), on_commit=lambda _changes: None
-    ) as database:
-        yield stores(database, lambda: MessageBuilder.NOON + 60)
 
 
 async def read_all(kept: Stores, project_id: str = "ours") -> list[AuditRecord]:
@@ -178,27 +168,24 @@ async def test_all_records_of_many_at_once_are_one_chain(
         assert [each.sequence for each in records] == list(range(1, 31))
 
 
-async def test_a_chain_never_forks_when_two_processes_append(tmp_path: Path) -> None:
-    async with open_database(
-        SqliteFolder(folder=tmp_path), on_commit=lambda _changes: None
-    ) as opened:
-        racing = RacingDatabase(opened)
-        kept = stores(racing, lambda: 0)
+async def test_a_chain_never_forks_when_two_processes_append(database: Database) -> None:
+    racing = RacingDatabase(database)
+    kept = stores(racing, lambda: 0)
 
-        def append(action: str) -> AuditRecord:
-            return make_call(action=action).make_record("OK")
+    def append(action: str) -> AuditRecord:
+        return make_call(action=action).make_record("OK")
 
-        first, late, rivals = append("first"), append("late"), append("rival")
-        await racing.write(lambda transaction: append_in(transaction, first))
+    first, late, rivals = append("first"), append("late"), append("rival")
+    await racing.write(lambda transaction: append_in(transaction, first))
 
-        async def rival(theirs: Stores) -> None:
-            await theirs.database.write(lambda transaction: append_in(transaction, rivals))
+    async def rival(theirs: Stores) -> None:
+        await theirs.database.write(lambda transaction: append_in(transaction, rivals))
 
-        racing.rival = rival
-        await racing.write(lambda transaction: append_in(transaction, late))
+    racing.rival = rival
+    await racing.write(lambda transaction: append_in(transaction, late))
 
-        assert [each.action for each in await check_whole(kept)] == ["first", "rival", "late"]
-        assert racing.runs == 2
+    assert [each.action for each in await check_whole(kept)] == ["first", "rival", "late"]
+    assert racing.runs >= 2  # where each unit is run twice, one more
 
 
 async def append(kept: Stores, call: AuditedCall) -> None:

@@ -115,10 +115,10 @@ async def test_the_rarest_filter_leads(kept: Stores, build: MessageBuilder) -> N
     leader = await kept.database.read(lambda view: LIST._find_driving(view, "ours", wanted))
 
     assert leader in {"status", "label 0"}  # six of each; the team has nine
-    assert FREQUENT > 9
+    assert min(FREQUENT) > 9
 
 
-@pytest.mark.parametrize("store_config", ["sqlite"], indirect=True)
+@pytest.mark.sqlite
 async def test_every_filter_that_can_lead_walks_along_an_index(
     kept: Stores, build: MessageBuilder
 ) -> None:

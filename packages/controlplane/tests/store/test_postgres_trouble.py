@@ -3,11 +3,13 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import bindparam, select, update
 
@@ -16,9 +18,13 @@ from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import StaleReadError, Transaction
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.postgres.database import PostgresDatabase, open_postgres
+from pipecd_controlplane.store.postgres.notices import decode_notice, read_changes
+from pipecd_controlplane.store.postgres.pool import connect
+from pipecd_controlplane.store.postgres.session import LOCK, SessionSubscriber, claim_alone
 from pipecd_model.errors import ConfigError, PipecdError, StateError, UnavailableError
 from pipecd_test_support.database_contract import add_project, list_ids
 from pipecd_test_support.postgres import PostgresForTests, running_postgres, shared_postgres
+from pipecd_test_support.waiting import PROCESS_LIMIT_SECONDS, Soon
 
 GET = select(schema.project.c.data, schema.project.c.version).where(
     schema.project.c.id == bindparam("id")
@@ -124,9 +130,14 @@ class Proxy:
 
     def __init__(self, folder: Path, target: str) -> None:
         self.folder = folder
-        self._target = target
+        self.target = target
         self.cut = ""
         """`before`: the server never hears of the COMMIT; `after`: its answer is lost."""
+        self.when_cut: Callable[[], Awaitable[None]] | None = None
+        """Called before the connection ends; new connections wait for its end."""
+        self.has_asked = asyncio.Event()
+        """Set when somebody wants to know what became of a transaction."""
+        self._gate = asyncio.Lock()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -134,7 +145,8 @@ class Proxy:
             yield
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        theirs, ours = await asyncio.open_unix_connection(f"{self._target}/.s.PGSQL.5432")
+        async with self._gate:
+            theirs, ours = await asyncio.open_unix_connection(f"{self.target}/.s.PGSQL.5432")
 
         async def answer() -> None:
             while data := await theirs.read(65536):
@@ -142,16 +154,24 @@ class Proxy:
             writer.close()
 
         answering = asyncio.ensure_future(answer())
+        is_question = False
         try:
             while data := await reader.read(65536):
-                if self.cut and b"COMMIT" in data:
+                if self.cut and b"COMMIT;" in data:
                     how, self.cut = self.cut, ""
                     answering.cancel()
+                    await asyncio.wait([answering])
                     if how == "after":
                         ours.write(data)
                         await theirs.read(65536)
+                    if self.when_cut is not None:
+                        async with self._gate:
+                            await self.when_cut()
                     break
                 ours.write(data)
+                if is_question:  # after the text of the statement: its argument
+                    self.has_asked.set()
+                is_question = is_question or b"pg_xact_status" in data
         finally:
             answering.cancel()
             ours.close()
@@ -175,25 +195,250 @@ async def test_a_commit_whose_answer_is_lost_happens_once(
     assert [change.id for change in told] == ["first", "second"]
 
 
-async def test_a_second_control_plane_is_refused_until_the_first_has_gone(
+WITHOUT_FLUSHES = {"wal_level": "minimal", "max_wal_senders": "0", "wal_writer_delay": "10s"}
+"""Nothing of a transaction is written to disk before its COMMIT."""
+
+
+async def test_a_lost_commit_is_not_taken_for_the_next_transaction_with_its_id(
+    tmp_path: Path,
+) -> None:
+    """A server that crashes gives the id of a transaction that it has lost to the next one."""
+    statuses: list[str] = []
+    with running_postgres(settings=WITHOUT_FLUSHES) as own:
+        url = own.url(own.create_database(is_empty=True))
+
+        async def crash() -> None:
+            connection = await asyncpg.connect(url)
+            lost = await connection.fetchval(
+                "SELECT max(backend_xid::text::bigint) FROM pg_stat_activity"
+                " WHERE datname = current_database()"
+            )
+            await asyncio.to_thread(own.kill)
+            await asyncio.to_thread(own.start)
+            connection = await asyncpg.connect(url)
+            while await connection.fetchval("SELECT pg_current_xact_id()::text::bigint") < lost:
+                pass
+            statuses.append(
+                await connection.fetchval("SELECT pg_xact_status($1::text::xid8)", str(lost))
+            )
+            await connection.close()
+
+        proxy = Proxy(tmp_path, str(own.root))
+        through = PostgresServer(url=url.replace(f"host={own.root}", f"host={tmp_path}"))
+        async with proxy.serving(), opening(through) as database:
+            database._patience_seconds = PROCESS_LIMIT_SECONDS
+            await database.write(add_project("first"))
+            proxy.when_cut, proxy.cut = crash, "before"
+            await database.write(add_project("second"))
+            assert await list_ids(database) == ["first", "second"]
+
+    assert statuses == ["committed"]  # by its id the lost transaction would count as committed
+
+
+async def test_a_standby_that_is_behind_is_not_asked_what_became_of_a_commit(
+    own: PostgresForTests, tmp_path: Path, soon: Soon
+) -> None:
+    """Connections may reach it before it is promoted, and has read all that the old one sent."""
+    where = PostgresServer(url=own.url(own.create_database(is_empty=True)))
+    through = replace(where, url=where.url.replace(f"host={own.root}", f"host={tmp_path}"))
+    proxy = Proxy(tmp_path, str(own.root))
+    with running_postgres(standby_of=own) as standby:
+
+        async def take_over() -> None:
+            proxy.target = str(standby.root)
+            await asyncio.to_thread(own.stop)  # it sends the rest to its standby before it ends
+
+        async with proxy.serving(), opening(through) as database:
+            database._patience_seconds = PROCESS_LIMIT_SECONDS
+            await database.write(add_project("first"))
+            standby.run_sql("SELECT pg_wal_replay_pause()")
+            proxy.when_cut, proxy.cut = take_over, "after"
+            writing = asyncio.ensure_future(database.write(add_project("second")))
+            await soon(proxy.has_asked.wait())
+            await asyncio.to_thread(standby.run_sql, "SELECT pg_promote()")
+            await writing
+            assert await list_ids(database) == ["first", "second"]
+
+
+async def test_a_machine_that_is_gone_is_noticed_at_both_ends(where: PostgresServer) -> None:
+    """It says no good-bye: the kernels of both ends have to ask whether the other one is there."""
+    sent: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_unix_connection(str(shared_postgres().socket))
+
+        async def answer() -> None:
+            while data := await theirs.read(65536):
+                writer.write(data)
+            writer.close()
+
+        answering = asyncio.ensure_future(answer())
+        while data := await reader.read(65536):
+            sent.append(data)
+            ours.write(data)
+        ours.close()
+        await answering
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as proxy:
+        host, port = proxy.sockets[0].getsockname()
+        name = where.url.rpartition("?")[0].rpartition("/")[2]
+        connection = await connect(
+            replace(where, url=f"postgresql://postgres@{host}:{port}/{name}")
+        )
+        own = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert 0 < own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 15_000
+        await connection.close()
+    for setting in (b"tcp_keepalives_idle\x0015\0", b"tcp_user_timeout\x0030s\0"):
+        assert setting in b"".join(sent)
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_start_goes_on_although_the_database_is_lost_in_the_middle_of_it(
+    where: PostgresServer, tmp_path: Path, cut: str
+) -> None:
+    """It answered when it was asked first, and was gone when the tables were made."""
+    server = shared_postgres()
+    proxy = Proxy(tmp_path, str(server.root))
+    through = replace(
+        where,
+        url=where.url.replace(f"host={server.root}", f"host={tmp_path}"),
+        wait_seconds=PROCESS_LIMIT_SECONDS,
+    )
+    proxy.cut = cut
+    async with proxy.serving(), opening(through) as database:
+        assert proxy.cut == ""
+        await database.write(add_project("first"))
+        assert await list_ids(database) == ["first"]
+
+
+@asynccontextmanager
+async def using_alone(where: PostgresServer) -> AsyncIterator[None]:
+    connection = await connect(where)
+    try:
+        await claim_alone(connection, seconds=0)
+        yield
+    finally:
+        await connection.close()
+
+
+async def test_whoever_needs_the_database_alone_waits_until_nobody_uses_it(
     where: PostgresServer,
 ) -> None:
-    async with opening(where):
-        with pytest.raises(StateError, match="another pipecd uses this database"):
+    async with opening(where) as one, opening(where) as other:
+        await one.write(add_project("p"))
+        await other.write(add_project("q"))
+        with pytest.raises(StateError, match="a pipecd uses this database"):
+            async with using_alone(where):
+                pass
+    async with using_alone(where):
+        with pytest.raises(StateError, match="somebody uses this database alone"):
             async with opening(where):
                 pass
     async with opening(where) as database:
-        await database.write(add_project("p"))
+        assert await list_ids(database) == ["p", "q"]
 
 
-async def test_one_that_lost_its_database_to_another_writes_no_more(where: PostgresServer) -> None:
-    server = shared_postgres()
+async def test_a_session_that_is_lost_is_opened_again_and_its_subscribers_are_told(
+    where: PostgresServer,
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    gaps: asyncio.Queue[None] = asyncio.Queue()
+    subscriber = SessionSubscriber(hear=heard.put_nowait, resync=lambda: gaps.put_nowait(None))
+    async with opening(where) as database, opening(where) as other:
+        with database.session.subscription(subscriber):
+            database.session.drop()
+            await asyncio.wait_for(gaps.get(), 20)
+            await database.write(add_project("p"))
+            await other.write(add_project("q"))
+
+            payloads = [await asyncio.wait_for(heard.get(), 20) for _ in range(2)]
+
+    assert [each.project_id for each in map(read_only_change, payloads)] == ["p", "q"]
+    assert database.session.gaps == 1
+
+
+def read_only_change(payload: str) -> Change:
+    notice = decode_notice(payload)
+    assert notice is not None
+    (change,) = read_changes(notice)
+    return change
+
+
+async def test_while_somebody_uses_the_database_alone_nothing_is_written(
+    where: PostgresServer,
+) -> None:
+    """A server that lost its session, and finds that another has the database, stands still."""
+    gaps: asyncio.Queue[None] = asyncio.Queue()
+    subscriber = SessionSubscriber(hear=lambda _payload: None, resync=lambda: gaps.put_nowait(None))
     async with opening(where) as database:
         await database.write(add_project("p"))
-        server.run_sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
-        await database.write(add_project("q"))  # it has the lock again
-
+        database._patience_seconds = 0.3
+        # It waits in the queue of the lock, so that the lost session does not get it back.
+        taking = asyncio.ensure_future(take_alone(where))
+        await wait_for_lock(where)
+        database.session.drop()
+        connection = await asyncio.wait_for(taking, 20)
+        with pytest.raises(UnavailableError):
+            await database.write(add_project("q"))
+        with database.session.subscription(subscriber):
+            await connection.close()
+            await asyncio.wait_for(gaps.get(), 20)
+        await database.write(add_project("q"))
         assert await list_ids(database) == ["p", "q"]
+
+
+async def test_a_unit_that_had_begun_is_not_committed_while_somebody_uses_the_database_alone(
+    where: PostgresServer, soon: Soon
+) -> None:
+    async with opening(where) as database:
+        await database.write(add_project("p", b"0"))
+        database._patience_seconds = 0.3
+        holder = await asyncpg.connect(where.url)
+        locked = holder.transaction()
+        await locked.start()
+        await holder.execute("SELECT 1 FROM project WHERE id = 'p' FOR UPDATE")
+        writing = asyncio.ensure_future(database.write(count_up("p", [])))
+        await wait_for_lock(where, "transactionid")
+        taking = asyncio.ensure_future(take_alone(where))
+        await wait_for_lock(where)
+        database.session.drop()
+        alone = await soon(taking)
+        await locked.rollback()  # now the unit goes on
+        with pytest.raises(UnavailableError, match="uses the database alone"):
+            await soon(writing)
+        assert await database.one(GET, id="p") == (b"0", 1)
+        await alone.close()
+        await holder.close()
+
+
+async def take_alone(where: PostgresServer) -> "asyncpg.Connection[asyncpg.Record]":
+    connection = await asyncpg.connect(where.url)
+    await connection.execute("SELECT pg_advisory_lock($1)", LOCK)
+    return connection
+
+
+async def wait_for_lock(where: PostgresServer, kind: str = "advisory") -> None:
+    """Wait until somebody waits for a lock of a kind."""
+    connection = await asyncpg.connect(where.url)
+    try:
+        async with asyncio.timeout(20):
+            while not await connection.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE locktype = $1 AND NOT granted AND pid IN"
+                " (SELECT pid FROM pg_stat_activity WHERE datname = current_database())",
+                kind,
+            ):
+                pass
+    finally:
+        await connection.close()
+
+
+async def test_an_id_that_no_notice_can_hold_is_refused(where: PostgresServer) -> None:
+    async with opening(where) as database:
+        with pytest.raises(ConfigError, match="too long"):
+            await database.write(add_project("\1" * 2000))
+        await database.write(add_project("p"))
+        assert await list_ids(database) == ["p"]
 
 
 async def test_a_newer_schema_is_refused(where: PostgresServer) -> None:
@@ -245,25 +490,3 @@ async def test_a_password_is_shown_nowhere(where: PostgresServer) -> None:
         async with opening(replace(where, url=url)):
             pass
     assert secret not in f"{caught.value} {caught.value.hint} {replace(where, url=url)!r}"
-
-
-async def test_a_text_with_a_nul_is_refused_and_the_next_one_is_written(
-    where: PostgresServer,
-) -> None:
-    async with opening(where) as database:
-        with pytest.raises(ConfigError, match="NUL"):
-            await database.write(add_project("a\0b"))
-        await database.write(add_project("p"))
-        assert await list_ids(database) == ["p"]
-
-
-async def test_a_database_that_may_only_be_read_is_said(where: PostgresServer) -> None:
-    name = where.url.partition("@/")[2].partition("?")[0]
-    async with opening(where) as database:
-        await database.write(add_project("p"))
-    shared_postgres().run_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    async with opening(where) as database:
-        database._patience_seconds = 0.3
-        with pytest.raises(UnavailableError, match="read-only"):
-            await database.write(add_project("q"))
-        assert await list_ids(database) == ["p"]

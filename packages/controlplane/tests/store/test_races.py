@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes change one thing at once: neither change is lost, and no rule is broken."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipecd_controlplane.store.database import Transaction
+from pipecd_controlplane.store.database import Database, Transaction
 from pipecd_controlplane.store.leases import LeaseRecord
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import DatabaseConfig
 from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import push_commands
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_test_support.chosen_store import choose_database
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.racing_database import RacingDatabase
 from pipecd_wire.model import analysis_result_pb2, application_pb2, command_pb2, project_pb2
@@ -25,11 +26,14 @@ LOG = LogKey(deployment_id="d1", stage_id="s1")
 
 
 @pytest.fixture
-async def racing(tmp_path: Path) -> AsyncIterator[RacingDatabase]:
-    async with open_database(
-        SqliteFolder(folder=tmp_path), on_commit=lambda _changes: None
-    ) as opened:
-        yield RacingDatabase(opened)
+def store_config(store_kind: str, tmp_path: Path) -> DatabaseConfig:
+    """Not one that runs each unit twice: here runs are counted."""
+    return choose_database(tmp_path / "data", repeat_units=False)
+
+
+@pytest.fixture
+def racing(database: Database) -> RacingDatabase:
+    return RacingDatabase(database)
 
 
 @pytest.fixture

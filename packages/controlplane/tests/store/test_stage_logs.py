@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from pipecd_controlplane.store import schema, stage_logs
+from pipecd_controlplane.store import log_chunks, log_parts, schema, stage_logs
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
@@ -141,7 +141,7 @@ async def test_reading_goes_on_after_a_position(kept: Stores, build: MessageBuil
 async def test_a_long_log_is_read_part_by_part(kept: Stores, build: MessageBuilder) -> None:
     long = build.blocks(*range(5))
     for block in long:
-        block.log = "x" * (stage_logs.PART_BYTES // 2 + 1)
+        block.log = "x" * (log_parts.PART_BYTES // 2 + 1)
         await kept.stage_logs.append("ours", KEY, [block], completed=False)
 
     first = await kept.stage_logs.part("ours", KEY)
@@ -180,7 +180,7 @@ async def test_what_an_older_version_has_kept_is_known(
     """It did not say where a chunk begins."""
     for index in range(10, 40, 2):
         await kept.stage_logs.append("ours", KEY, build.blocks(index), completed=False)
-    older = update(schema.stage_log_chunk).values(first_index=stage_logs.BELOW_ALL, late=1)
+    older = update(schema.stage_log_chunk).values(first_index=log_chunks.BELOW_ALL, late=1)
     await database.write(lambda transaction: transaction.run(older))
 
     await kept.stage_logs.append("ours", KEY, build.blocks(*range(10, 42)), completed=False)

@@ -2,17 +2,16 @@
 """However a log is cut, repeated and delayed: every index once, in the order of arrival."""
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipecd_controlplane.store.database import Database
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import open_database
 from pipecd_controlplane.store.stage_logs import LogKey, StageLogs
+from pipecd_test_support.chosen_store import count_examples, temporary_database
 from pipecd_wire.model import logblock_pb2
 
 KEY = LogKey(deployment_id="d1", stage_id="s1")
@@ -22,33 +21,38 @@ def blocks(indexes: list[int]) -> list[logblock_pb2.LogBlock]:
     return [logblock_pb2.LogBlock(index=index, log="x") for index in indexes]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 12), max_size=6), max_size=8))
-def test_every_index_is_kept_once_in_the_order_of_arrival(reports: list[list[int]]) -> None:
-    expected = list(dict.fromkeys(index for report in reports for index in report))
-
-    assert asyncio.run(kept_after(reports)) == expected
-
-
 RUN = st.tuples(st.integers(0, 300), st.integers(1, 40)).map(
     lambda run: list(range(run[0], run[0] + run[1]))
 )
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(RUN, min_size=20, max_size=60))
-def test_so_it_is_with_many_chunks_that_overlap(reports: list[list[int]]) -> None:
-    """More chunks than are looked at in one go, early, late and mixed ones."""
-    expected = list(dict.fromkeys(index for report in reports for index in report))
+def test_every_index_is_kept_once_in_the_order_of_arrival(store_kind: str) -> None:
+    @settings(max_examples=count_examples(60), deadline=None)
+    @given(st.lists(st.lists(st.integers(0, 12), max_size=6), max_size=8))
+    def check(reports: list[list[int]]) -> None:
+        assert asyncio.run(kept_after(reports)) == find_expected(reports)
 
-    assert asyncio.run(kept_after(reports)) == expected
+    check()
+
+
+def test_so_it_is_with_many_chunks_that_overlap(store_kind: str) -> None:
+    """More chunks than are looked at in one go, early, late and mixed ones."""
+
+    @settings(max_examples=count_examples(30), deadline=None)
+    @given(st.lists(RUN, min_size=20, max_size=60))
+    def check(reports: list[list[int]]) -> None:
+        assert asyncio.run(kept_after(reports)) == find_expected(reports)
+
+    check()
+
+
+def find_expected(reports: list[list[int]]) -> list[int]:
+    return list(dict.fromkeys(index for report in reports for index in report))
 
 
 async def kept_after(reports: list[list[int]]) -> list[int]:
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_database(
-            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
-        ) as database:
+    with temporary_database() as config:
+        async with open_database(config, on_commit=lambda _changes: None) as database:
             logs = StageLogs(database)
             for report in reports:
                 await logs.append("ours", KEY, blocks(report), completed=False)
@@ -78,19 +82,16 @@ class CountingDatabase:
         return await self._database.write(counted)
 
 
-async def test_a_log_that_is_sent_again_reads_each_chunk_once_or_twice(tmp_path: Path) -> None:
+async def test_a_log_that_is_sent_again_reads_each_chunk_once_or_twice(database: Database) -> None:
     """A script's output is sent again from its start when its plugin was restarted."""
     reports = [list(range(start, start + 10)) for start in range(0, 2000, 10)]
-    async with open_database(
-        SqliteFolder(folder=tmp_path), on_commit=lambda _changes: None
-    ) as database:
-        counting = CountingDatabase(database)
-        logs = StageLogs(counting)  # type: ignore[arg-type]
-        for report in reports:
-            await logs.append("ours", KEY, blocks(report), completed=False)
-        assert counting.rows == 0
+    counting = CountingDatabase(database)
+    logs = StageLogs(counting)  # type: ignore[arg-type]
+    for report in reports:
+        await logs.append("ours", KEY, blocks(report), completed=False)
+    assert counting.rows == 0
 
-        for report in reports:
-            await logs.append("ours", KEY, blocks(report), completed=False)
+    for report in reports:
+        await logs.append("ours", KEY, blocks(report), completed=False)
 
     assert counting.rows <= 2 * len(reports)

@@ -6,11 +6,9 @@ the way no status goes back, no line of a log is there twice; in the end none is
 """
 
 import asyncio
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +18,7 @@ from pipecd_controlplane.api.piped.deployments import AgentDeploymentsApi
 from pipecd_controlplane.api.piped.events import AgentEventsApi
 from pipecd_controlplane.api.piped.live_state import AgentLiveStateApi
 from pipecd_controlplane.api.piped.stages import AgentStagesApi
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import open_database
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import events
@@ -28,6 +26,7 @@ from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model import deployment as deployments
 from pipecd_model import stage as stages
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
+from pipecd_test_support.chosen_store import count_examples, temporary_database
 from pipecd_wire.model import application_live_state_pb2 as live
 from pipecd_wire.model import application_pb2, common_pb2, event_pb2, logblock_pb2
 from pipecd_wire.model import deployment_pb2 as model
@@ -215,28 +214,35 @@ def histories(draw: Any) -> list[Report]:
     return arrivals
 
 
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def make_settings() -> settings:
+    return settings(
+        max_examples=count_examples(100), deadline=None, suppress_health_check=list(HealthCheck)
+    )
 
 
-@MANY
-@given(histories())
-def test_in_the_end_all_is_as_if_each_report_had_come_once(arrivals: list[Report]) -> None:
-    asyncio.run(judged(arrivals, complete=True))
+def test_in_the_end_all_is_as_if_each_report_had_come_once(store_kind: str) -> None:
+    @make_settings()
+    @given(histories())
+    def check(arrivals: list[Report]) -> None:
+        asyncio.run(judged(arrivals, complete=True))
+
+    check()
 
 
-@MANY
-@given(st.lists(st.sampled_from(ALL), max_size=25))
 def test_in_any_order_at_all_no_status_goes_back_and_nothing_is_there_twice(
-    arrivals: list[Report],
+    store_kind: str,
 ) -> None:
-    asyncio.run(judged(arrivals, complete=False))
+    @make_settings()
+    @given(st.lists(st.sampled_from(ALL), max_size=25))
+    def check(arrivals: list[Report]) -> None:
+        asyncio.run(judged(arrivals, complete=False))
+
+    check()
 
 
 async def judged(arrivals: list[Report], *, complete: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_database(
-            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
-        ) as database:
+    with temporary_database() as config:
+        async with open_database(config, on_commit=lambda _changes: None) as database:
             kept = stores(database, lambda: NOON)
             await prepare(kept)
             server = Server(kept)

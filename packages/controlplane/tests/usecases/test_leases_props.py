@@ -2,20 +2,19 @@
 """Whatever instances do and whenever they do it, no two of them may work at once."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipecd_controlplane.store.leases import LeaseRecords
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import open_database
 from pipecd_controlplane.usecases.leases import Instance, Leases, LeaseTimes
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import StateError
+from pipecd_test_support.chosen_store import count_examples, temporary_database
 from pipecd_wire.pipecd.push import push_pb2 as pb
 
 AGENT = Agent(project_id="ours", piped_id="piped")
@@ -134,19 +133,15 @@ class World:
 
 @asynccontextmanager
 async def fresh_world() -> AsyncIterator[World]:
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_database(
-            SqliteFolder(folder=Path(folder)), on_commit=lambda _changes: None
-        ) as database:
+    with temporary_database() as config:
+        async with open_database(config, on_commit=lambda _changes: None) as database:
             world = World(LeaseRecords(database))
             world.start()
             yield world
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(STEPS)
-def test_no_two_instances_may_work_at_once(steps: list[tuple[str, str, int]]) -> None:
-    async def play() -> None:
+def test_no_two_instances_may_work_at_once(store_kind: str) -> None:
+    async def play(steps: list[tuple[str, str, int]]) -> None:
         async with fresh_world() as world:
             for doing, who, seconds in steps:
                 world.now += seconds
@@ -154,4 +149,11 @@ def test_no_two_instances_may_work_at_once(steps: list[tuple[str, str, int]]) ->
                 await world.do(doing, who)
                 await world.check()
 
-    asyncio.run(play())
+    quiet = [HealthCheck.too_slow]
+
+    @settings(max_examples=count_examples(60), deadline=None, suppress_health_check=quiet)
+    @given(STEPS)
+    def check(steps: list[tuple[str, str, int]]) -> None:
+        asyncio.run(play(steps))
+
+    check()

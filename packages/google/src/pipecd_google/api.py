@@ -11,15 +11,16 @@
 
 Reads may be repeated, and so may writes that name an etag or the name of what they create: a
 second one changes nothing and is refused as a conflict.
+
+httpx2 is imported with the first client: a plugin that only waits for work does not hold it.
 """
 
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
 import msgspec
 
 from pipecd_google.errors import (
@@ -32,6 +33,9 @@ from pipecd_google.errors import (
 )
 from pipecd_google.sign_in import GoogleSignIn
 from pipecd_sdk.kit.retries import Backoff
+
+if TYPE_CHECKING:
+    import httpx2
 
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 60.0
@@ -71,7 +75,7 @@ class GoogleApi:
     address: str
     """`https://run.googleapis.com`, without a slash at its end."""
     sign_in: GoogleSignIn
-    client: httpx2.AsyncClient
+    client: "httpx2.AsyncClient"
     policy: CallPolicy = field(default_factory=CallPolicy)
     rights_hint: str = ""
     """What to do about a refused right."""
@@ -138,6 +142,8 @@ class GoogleApi:
         body: Json | None,
         token: str,
     ) -> Json:
+        import httpx2  # noqa: PLC0415 - see above
+
         headers = {"Authorization": f"Bearer {token}", "User-Agent": AGENT}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -184,13 +190,15 @@ class GoogleApi:
             )
 
 
-def make_client() -> httpx2.AsyncClient:
+def make_client() -> "httpx2.AsyncClient":
     """Returns the HTTP client of an API; whoever makes it closes it."""
+    import httpx2  # noqa: PLC0415 - see above
+
     limits = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     return httpx2.AsyncClient(timeout=limits, follow_redirects=False)
 
 
-async def _read(answer: httpx2.Response, what: str) -> bytes:
+async def _read(answer: "httpx2.Response", what: str) -> bytes:
     is_success = answer.status_code // 100 == 2
     largest = LARGEST_ANSWER_BYTES if is_success else LARGEST_REFUSAL_BYTES
     parts, size = [], 0
@@ -219,6 +227,8 @@ def _decode(content: bytes, what: str) -> Json:
 
 def explain_failure(what: str, address: str, error: Exception) -> GoogleError:
     """Returns a failure of the network as a sentence, with what is known about the outcome."""
+    import httpx2  # noqa: PLC0415 - see above
+
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None and inner is not cause:
         cause = inner

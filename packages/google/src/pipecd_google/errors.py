@@ -16,7 +16,7 @@ LONGEST_MESSAGE: Final = 600
 
 
 class GoogleError(StageFailedError):
-    """A call failed."""
+    """A call to an API of Google Cloud failed."""
 
     def __init__(
         self, text: str, *, http_status: int = 0, code: str = "", message: str = "", hint: str = ""

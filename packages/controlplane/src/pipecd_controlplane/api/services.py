@@ -127,7 +127,7 @@ def _add_upstream_services(served: Endpoints, parts: ServiceParts) -> None:
         apiservice.DESCRIPTOR.services_by_name["APIService"],
         ProgramPipedsApi(parts.stores, parts.now),
         ProgramApplicationsApi(parts.stores, parts.now),
-        ProgramDeploymentsApi(parts.stores),
+        ProgramDeploymentsApi(parts.stores, parts.now),
         ProgramEventsApi(parts.stores, parts.shared.presence, parts.now, parts.web_base_url),
     )
     served.add(

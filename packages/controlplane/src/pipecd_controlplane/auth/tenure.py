@@ -60,6 +60,10 @@ class Tenure:
             self._settled.clear()
             self._spawn(self._ask_until_fresh())
 
+    def resync(self) -> None:
+        """Checks the right again: something that it depends on may have been written unheard."""
+        self.notify()
+
     def stop(self) -> None:
         """Does nothing: when the server stops, the handler ends its stream itself."""
 

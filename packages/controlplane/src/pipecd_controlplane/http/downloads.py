@@ -2,7 +2,7 @@
 """Files to download: a stage log as text, sent part by part."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
@@ -33,6 +33,7 @@ STATUSES: Final = {
     "PERMISSION_DENIED": 403,
     "NOT_FOUND": 404,
     "RESOURCE_EXHAUSTED": 429,
+    "DATA_LOSS": 500,
     "UNAVAILABLE": 503,
 }
 
@@ -73,8 +74,10 @@ class DownloadRoutes:
         caller = await self._admit(request)
         await log_reading.check_stage(self._stores, caller, key)
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{key.deployment_id}-{key.stage_id}-{attempt}.log")
+        parts = log_reading.read_whole_text(self._stores, caller.project_id, key)
+        first = await anext(parts, "")  # an error before it is answered with a status
         return StreamingResponse(
-            self._read(caller.project_id, key),
+            self._send_parts(first, parts),
             media_type="text/plain; charset=utf-8",
             headers={
                 "cache-control": "no-store",
@@ -93,7 +96,14 @@ class DownloadRoutes:
             raise UnauthenticatedError("an API key or a session is needed")
         return caller
 
-    async def _read(self, project_id: str, key: LogKey) -> AsyncIterator[bytes]:
-        async with aclosing(log_reading.read_whole_text(self._stores, project_id, key)) as parts:
-            async for part in parts:
-                yield part.encode(errors="replace")
+    async def _send_parts(
+        self, first: str, others: AsyncGenerator[str, None]
+    ) -> AsyncIterator[bytes]:
+        yield first.encode(errors="replace")
+        async with aclosing(others) as parts:
+            try:
+                async for part in parts:
+                    yield part.encode(errors="replace")
+            except PipecdError as error:
+                # Too late for a status: the file says itself that it is not whole.
+                yield f"\n*** {error.with_hint()}\n".encode(errors="replace")

@@ -16,6 +16,7 @@ from prometheus_client import (
 )
 
 from pipecd_controlplane.auth import calls
+from pipecd_controlplane.usecases.shared_state import Measurement
 from pipecd_wire.rpc import Admit, Metadata, Method
 
 COMPONENT: Final = "server"
@@ -84,6 +85,7 @@ class Metrics:
             ("pipecd_component", "project"),
             registry=registry,
         )
+        self._gauges: dict[str, Gauge] = {}
 
     def count_admission(self, admit: Admit) -> Admit:
         """Returns an `Admit` that also counts all calls, those that are refused included."""
@@ -126,6 +128,16 @@ class Metrics:
         self._pipeds.clear()
         for project, count in counts:
             self._pipeds.labels(COMPONENT, project).set(count)
+
+    def set_gauges(self, measured: Iterable[Measurement]) -> None:
+        """Sets what parts of the server measure of themselves."""
+        for each in measured:
+            gauge = self._gauges.get(each.name)
+            if gauge is None:
+                gauge = self._gauges[each.name] = Gauge(
+                    each.name, each.description, ("pipecd_component",), registry=self._registry
+                )
+            gauge.labels(COMPONENT).set(each.value)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

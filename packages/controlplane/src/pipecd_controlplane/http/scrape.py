@@ -15,6 +15,7 @@ from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import exposition, insights, piped_metrics
 from pipecd_controlplane.usecases.exposition import Family, PageError
 from pipecd_controlplane.usecases.pipeds import ONLINE_SECONDS
+from pipecd_controlplane.usecases.shared_state import SharedState
 from pipecd_runtime.logs import logger
 
 log = logger(__name__)
@@ -26,9 +27,10 @@ CACHE_SECONDS: Final = 5.0
 class Scrape:
     """Renders the page of all metrics: our own, and those that pipeds report."""
 
-    def __init__(self, metrics: Metrics, stores: Stores, now: Now) -> None:
+    def __init__(self, metrics: Metrics, stores: Stores, shared: SharedState, now: Now) -> None:
         self._metrics = metrics
         self._stores = stores
+        self._shared = shared
         self._now = now
         self._looked_at = float("-inf")
         self._turn = asyncio.Lock()
@@ -41,6 +43,7 @@ class Scrape:
             if time.monotonic() - self._looked_at >= CACHE_SECONDS:
                 await self._look()
                 self._looked_at = time.monotonic()
+            self._metrics.set_gauges(self._shared.measure())
             own = self._metrics.text().decode()
             return await asyncio.to_thread(self._write, own, project_id)
 

@@ -11,15 +11,19 @@ A handler finds its caller's IP address in the metadata under `PEER`, whichever 
 """
 
 import asyncio
+import os
 import shutil
 import ssl
 import tempfile
 from asyncio import sslproto
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import uvicorn
 
 from pipecd_controlplane.http.accept import Acceptor
 from pipecd_controlplane.http.addresses import TrustedProxies
@@ -122,33 +126,34 @@ async def serve_public(
             _dispatch(app, endpoints, limits, public_url),
             limits.keep_alive_timeout,
         )
-
-        def speak_http(connection: ClientConnection) -> BoundedHttp:
-            return BoundedHttp(http.config, http.server_state, connection, limits, proxies)
-
-        def detect(connection: ClientConnection) -> ProtocolDetector:
-            header_seconds = limits.header_timeout.total_seconds()
-            return ProtocolDetector(connection, proxy, speak_http, header_seconds)
-
         acceptor = Acceptor(
             listeners,
             connections,
-            detect,
+            _make_detect(proxy, http, limits, proxies),
             tasks,
             highest_descriptor=highest,
             tls=context,
             handshake_seconds=limits.tls_handshake_timeout.total_seconds(),
         )
-
-        async def stop() -> None:
-            proxy.refuse()
-            async with asyncio.TaskGroup() as stopping:
-                stopping.create_task(stop_http(http, grace_seconds))
-                stopping.create_task(_stop_grpc(grpc, proxy, grace_seconds))
-
+        stop = partial(_stop_all, http, grpc, proxy, grace_seconds)
         await grpc.start()
         async with accepting(acceptor, http, connections, limits, tasks, stop=stop):
             yield address
+
+
+def _make_detect(
+    proxy: GrpcProxy, http: uvicorn.Server, limits: FrontLimitsConfig, proxies: TrustedProxies
+) -> Callable[[ClientConnection], ProtocolDetector]:
+    """Returns what makes the detector of a new connection."""
+
+    def speak_http(connection: ClientConnection) -> BoundedHttp:
+        return BoundedHttp(http.config, http.server_state, connection, limits, proxies)
+
+    def detect(connection: ClientConnection) -> ProtocolDetector:
+        header_seconds = limits.header_timeout.total_seconds()
+        return ProtocolDetector(connection, proxy, speak_http, header_seconds)
+
+    return detect
 
 
 def _dispatch(app: Any, endpoints: Endpoints, limits: FrontLimitsConfig, public_url: str) -> Any:
@@ -194,6 +199,15 @@ def _call_limits(limits: FrontLimitsConfig) -> CallLimits:
     )
 
 
+async def _stop_all(
+    http: uvicorn.Server, grpc: Server, proxy: GrpcProxy, grace_seconds: float
+) -> None:
+    proxy.refuse()
+    async with asyncio.TaskGroup() as stopping:
+        stopping.create_task(stop_http(http, grace_seconds))
+        stopping.create_task(_stop_grpc(grpc, proxy, grace_seconds))
+
+
 async def _stop_grpc(grpc: Server, proxy: GrpcProxy, grace_seconds: float) -> None:
     await grpc.stop(grace_seconds)
     try:
@@ -214,15 +228,26 @@ def _shrink_tls_buffers() -> None:
 
 @contextmanager
 def _socket_folder(own: Path | None) -> Iterator[str]:
-    """Yields a folder that only this user can enter, for the proxy's socket to the gRPC server."""
-    if own is None or len(str(own.resolve() / "grpc.sock")) > LONGEST_SOCKET_PATH:
+    """Yields a folder that only this user can enter, for the proxy's socket to the gRPC server.
+
+    A path that is too long for a socket is named by its open descriptor: both ends of the socket
+    are in this process. A temporary folder would be left there by each server that is killed.
+    """
+    if own is None:
         with tempfile.TemporaryDirectory(prefix="pipecd-", dir=_short_folder()) as folder:
             yield folder
         return
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(mode=0o700, parents=True)
     try:
-        yield str(own.resolve())
+        if len(str(own.resolve() / "grpc.sock")) <= LONGEST_SOCKET_PATH:
+            yield str(own.resolve())
+            return
+        descriptor = os.open(own, os.O_PATH | os.O_DIRECTORY)
+        try:
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pipecd_controlplane.ops.operator import ask_for_backup, ask_for_link
+from pipecd_controlplane.store.blobs.config import FOLDER_NAME, BlobFolder
 from pipecd_controlplane.store.open import (
     SqliteFolder,
     backup_database,
@@ -34,8 +35,22 @@ def backup(*, data_dir: Path, output: Path) -> None:
     made = ask_for_backup(data_dir, target)
     if made is None:
         with exclusive_database(SqliteFolder(folder=data_dir.absolute())):
-            made = backup_database(SqliteFolder(folder=data_dir), target, now=int(time.time()))
-    click.echo(f"wrote {output}: {made.size} bytes of database, schema {made.schema}")
+            made = backup_database(
+                SqliteFolder(folder=data_dir),
+                BlobFolder(folder=data_dir.absolute() / FOLDER_NAME),
+                target,
+                now=int(time.time()),
+            )
+    objects = f", {made.objects} objects" if made.objects else ""
+    click.echo(f"wrote {output}: {made.size} bytes of database{objects}, schema {made.schema}")
+    if made.elsewhere:
+        click.echo(f"sealed logs are not in it: {made.elsewhere} has backups of its own")
+    if made.lost:
+        click.echo(
+            f"warning: {made.lost} sealed logs are missing or damaged, and not in it;"
+            " where spec.filestore names a place of its own, back that up too",
+            err=True,
+        )
 
 
 @click.command()
@@ -56,7 +71,14 @@ def restore(*, archive: Path, data_dir: Path) -> None:
     """Make a data folder from a backup, for a server to be started in."""
     made = restore_database(archive, SqliteFolder(folder=data_dir.absolute()))
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made.created_at))
-    click.echo(f"restored {data_dir} as of {at}, schema {made.schema}")
+    objects = f", {made.objects} objects" if made.objects else ""
+    click.echo(f"restored {data_dir} as of {at}{objects}, schema {made.schema}")
+    if made.lost:
+        click.echo(
+            f"warning: {made.lost} sealed logs are not in the backup: they must be where"
+            " spec.filestore says",
+            err=True,
+        )
 
 
 @click.command("sign-in-link")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.blobs.config import BlobConfig
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.open import DatabaseConfig, backup_database
 from pipecd_model.errors import PipecdError, StateError
@@ -41,13 +42,14 @@ AnswerOperator = Callable[[str], Awaitable[dict[str, Any]]]
 async def serving_operator(
     folder: Path,
     database: DatabaseConfig,
+    blobs: BlobConfig,
     now: Now,
     more: Mapping[str, AnswerOperator] | None = None,
 ) -> AsyncIterator[None]:
     """Serves the operator's socket while the block runs; `more` are requests beside backups."""
 
     async def make_backup(target: str) -> dict[str, Any]:
-        made = await asyncio.to_thread(backup_database, database, Path(target), now=now())
+        made = await asyncio.to_thread(backup_database, database, blobs, Path(target), now=now())
         log.info("operator.backup", file=str(target), size=made.size)
         return asdict(made)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipecd_controlplane.ops.jobs import Job
+from pipecd_controlplane.ops.objects import delete_objects
 from pipecd_controlplane.store.audit import OK
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
@@ -86,6 +87,8 @@ async def purge(stores: Stores, retention: Retention, now: Now) -> None:
         place: PurgePosition | None = PurgePosition()
         while place is not None:
             place = await stores.purge.deployments(before=before, place=place)
+            if place is not None:
+                await delete_objects(stores.blobs, place.objects)
         await stores.purge.records_of_deleted_applications(before=before)
         await _repeat(lambda: stores.purge.traces(before=before))
         await _repeat(lambda: stores.purge.chains(before=before))

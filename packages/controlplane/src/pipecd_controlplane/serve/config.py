@@ -7,14 +7,25 @@ from pathlib import Path
 import click
 
 from pipecd_controlplane.ops.retention import FOR_A_YEAR, Retention
+from pipecd_controlplane.store.blobs.config import (
+    AwsProfile,
+    BlobConfig,
+    BlobFolder,
+    KeyFiles,
+    S3Bucket,
+    WebIdentity,
+)
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_model.config import load_control_plane
 from pipecd_model.config.controlplane import (
     ControlPlaneConfig,
+    FolderConfig,
+    MinioConfig,
     PostgresqlConfig,
     ProjectConfig,
     RetentionConfig,
+    S3Config,
     SharedSsoConfig,
     SqliteConfig,
 )
@@ -31,6 +42,7 @@ class FromFile:
     state_key: str = ""
     data_dir: Path | None = None
     postgres: PostgresServer | None = None
+    blobs: BlobConfig | None = None
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso: tuple[SharedSsoConfig, ...] = ()
     retention: Retention = FOR_A_YEAR
@@ -55,6 +67,7 @@ def read(path: Path | None) -> FromFile:
         state_key=config.state_key.reveal() if config.state_key else "",
         data_dir=_data_dir(config, path),
         postgres=_postgres(config),
+        blobs=_blobs(config.filestore.config),
         projects=config.projects,
         shared_sso=config.shared_sso_configs,
         retention=_retention(config.retention),
@@ -70,6 +83,14 @@ def warn_of_limits(limits: FrontLimitsConfig, *, with_tls: bool, with_admin_port
         _echo_no_effect("tlsHandshakeTimeout", "it serves without TLS: --tls-cert and --tls-key")
     if not with_admin_port and limits.max_admin_connections != default.max_admin_connections:
         _echo_no_effect("maxAdminConnections", "there is no admin port: --admin-port")
+
+
+def warn_of_unused_file(told: FromFile, folder: Path) -> None:
+    """Say that a SQLite file, perhaps just restored, is not what the server reads."""
+    file = folder / DATABASE_FILE
+    if told.postgres is not None and file.exists():
+        said = f"warning: {str(file)!r} is not used: spec.datastore names PostgreSQL"
+        click.echo(make_printable(said), err=True)
 
 
 def _echo_no_effect(key: str, why: str) -> None:
@@ -89,11 +110,6 @@ def _retention(told: RetentionConfig) -> Retention:
 
 
 def _data_dir(config: ControlPlaneConfig, path: Path) -> Path | None:
-    if config.filestore.type != "FOLDER":
-        raise ConfigError(
-            f"{path}: spec.filestore.type: {config.filestore.type} is not served yet",
-            hint="leave it out: FOLDER in the data folder is the default",
-        )
     folder = None
     if isinstance(config.datastore.config, SqliteConfig) and config.datastore.config.path:
         file = Path(config.datastore.config.path)
@@ -113,4 +129,39 @@ def _postgres(config: ControlPlaneConfig) -> PostgresServer | None:
     return PostgresServer(
         url=chosen.url.reveal(),
         password_file=Path(chosen.password_file) if chosen.password_file else None,
+        connections=chosen.connections,
     )
+
+
+def _blobs(chosen: FolderConfig | S3Config | MinioConfig) -> BlobConfig | None:
+    if isinstance(chosen, S3Config):
+        return S3Bucket(
+            bucket=chosen.bucket,
+            region=chosen.region,
+            prefix=chosen.prefix,
+            credentials=_credentials(chosen),
+        )
+    if isinstance(chosen, MinioConfig):
+        has_keys = chosen.access_key_file and chosen.secret_key_file
+        return S3Bucket(
+            bucket=chosen.bucket,
+            region=chosen.region,
+            endpoint=chosen.endpoint.rstrip("/"),
+            prefix=chosen.prefix,
+            credentials=KeyFiles(
+                access_key=Path(chosen.access_key_file), secret_key=Path(chosen.secret_key_file)
+            )
+            if has_keys
+            else None,
+            create_bucket=chosen.auto_create_bucket,
+        )
+    return BlobFolder(folder=Path(chosen.path).absolute()) if chosen.path else None
+
+
+def _credentials(chosen: S3Config) -> AwsProfile | WebIdentity | None:
+    if chosen.role_arn and chosen.token_file:
+        return WebIdentity(role_arn=chosen.role_arn, token_file=Path(chosen.token_file))
+    if chosen.credentials_file or chosen.profile:
+        file = Path(chosen.credentials_file) if chosen.credentials_file else None
+        return AwsProfile(file=file, name=chosen.profile)
+    return None

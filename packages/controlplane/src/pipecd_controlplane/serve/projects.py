@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ import click
 from pipecd_controlplane.serve.config import read as read_config
 from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.open import SqliteFolder, open_database
+from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.audit_actors import (
     ADD_PROJECT,
@@ -46,6 +47,8 @@ PASSWORD_FILE = click.option(
     help="Write the password to this new file, for its user alone, rather than print it.",
 )
 ADMIN = "admin"
+WAIT_SECONDS = 5.0
+"""How long a command waits for a database that does not answer."""
 # A piped's token has the project between commas, and a URL of the sign-in page after a `=`.
 PROJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -155,7 +158,11 @@ def reset_password(project_id: str, *, data_dir: Path, config_file: Path | None)
 def _run_with_stores(
     folder: Path, config_file: Path | None, work: Callable[[Stores], Awaitable[T]]
 ) -> T:
-    config = read_config(config_file).postgres or SqliteFolder(folder=folder.absolute())
+    found = read_config(config_file).postgres
+    config: DatabaseConfig = SqliteFolder(folder=folder.absolute())
+    if found is not None:
+        # A person waits for the answer.
+        config = replace(found, wait_seconds=WAIT_SECONDS)
 
     async def run() -> T:
         async with open_database(config, on_commit=lambda _changes: None) as database:

@@ -54,6 +54,7 @@ def server(given: ServerFlags) -> None:
         with_tls=given.tls_cert is not None,
         with_admin_port=given.admin_port is not None,
     )
+    config.warn_of_unused_file(told, folder)
     raise_limit()
     asyncio.run(app.run(_make_settings(given, told, folder), _announce))
 
@@ -67,6 +68,7 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
     return ServerSettings(
         data_dir=folder.absolute(),
         postgres=told.postgres,
+        blobs=told.blobs,
         host=host,
         port=port,
         tls=_make_tls(given),
@@ -80,6 +82,7 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
         trusted_proxies=told.trusted_proxies,
         folded=fold_lines_of_callers(told.limits),
         grace_seconds=given.grace_period.total_seconds(),
+        drain_seconds=given.drain_period.total_seconds(),
         lease_times=LeaseTimes(lease=given.lease_time, take_over=given.take_over_after),
         encryption_key_files=given.encryption_key_file,
         insecure_cookie=given.insecure_cookie,
@@ -116,7 +119,10 @@ def _announce(running: "RunningServer") -> None:
     """Say where it is, to a person and to whatever program has started it."""
     click.echo(f"pipecd server listening on {running.address}")
     click.echo(f"data folder {running.data_dir}")
-    click.echo(f"admin API key file {running.admin_key_file}")
+    if running.admin_key_file.exists():
+        click.echo(f"admin API key file {running.admin_key_file}")
+    else:
+        click.echo("no admin API key file here: the first start wrote it elsewhere, or it is gone")
     if running.admin_address:
         click.echo(f"metrics at http://{running.admin_address}/metrics")
     sys.stdout.flush()

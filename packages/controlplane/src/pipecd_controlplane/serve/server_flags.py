@@ -86,6 +86,15 @@ OPTIONS: Final = (
         help="How long running calls are waited for when the server is told to stop.",
     ),
     click.option(
+        "--drain-period",
+        type=WAIT,
+        default="0",
+        show_default=True,
+        metavar="SECONDS",
+        help="How long it still serves after it was told to stop, while /readyz says that it is"
+        " stopping: the time that a load balancer needs to send new calls elsewhere.",
+    ),
+    click.option(
         "--lease-time",
         type=click.FloatRange(min=0, min_open=True),
         default=60,
@@ -136,6 +145,7 @@ class ServerFlags:
     otlp_endpoint: str
     project: str | None
     grace_period: timedelta
+    drain_period: timedelta
     lease_time: float
     take_over_after: float
     log_level: str

@@ -27,6 +27,11 @@ BUILT_IN: Final = (
         "Copy everything the server keeps into one file.",
     ),
     CommandEntry(
+        "move",
+        "pipecd_controlplane.serve.move_command:move",
+        "Move everything that a stopped server keeps to another database or blob store.",
+    ),
+    CommandEntry(
         "project",
         "pipecd_controlplane.serve.projects:project",
         "Projects of a server that is stopped.",

@@ -12,3 +12,9 @@ class Backup:
     schema: int
     size: int
     """Bytes of the database."""
+    objects: int = 0
+    """Objects of the blob store in it."""
+    lost: int = 0
+    """Objects that rows refer to, and that were not there, or damaged."""
+    elsewhere: str = ""
+    """The place of the objects when they are not in it: `the bucket 'logs'`."""

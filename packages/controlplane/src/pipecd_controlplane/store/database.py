@@ -3,8 +3,8 @@
 
 A unit of work is an `async def` over its view or transaction that awaits nothing else. The driver
 runs it to its end in a worker thread, never on the event loop, so a unit may parse what it reads.
-The coroutines of a view never suspend there: a driver whose connection is asynchronous hands each
-statement to its event loop and blocks the worker until the rows are there.
+A driver whose connection is asynchronous has an event loop in that thread, on which units of other
+callers may run between two statements.
 
 Transactions need be no more than READ COMMITTED: between two statements of a unit another one may
 have committed. A unit that writes what it made of something it read therefore compares and sets:
@@ -28,6 +28,10 @@ Row: TypeAlias = tuple[Any, ...]
 
 MAX_RUNS: Final = 10
 """How often a unit whose rows have changed is run before the caller gets an error."""
+
+
+NEEDS_NO_SNAPSHOT: Final = {"pipecd_needs_no_snapshot": True}
+"""The execution option of a statement whose answer is a hint: it may be of an earlier moment."""
 
 
 class DuplicateError(Exception):

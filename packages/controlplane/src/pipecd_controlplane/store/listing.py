@@ -22,7 +22,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from pipecd_controlplane.store.database import Value, View
+from pipecd_controlplane.store.database import NEEDS_NO_SNAPSHOT, Value, View
 from pipecd_model.errors import ConfigError
 
 MOST_VALUES: Final = 20
@@ -76,8 +76,8 @@ Shape = tuple[tuple[tuple[str, int], ...], int, bool]
 ALL_ROWS: Final = ""
 """The driving filter when none can drive."""
 
-FREQUENT: Final = 1000
-"""Rows up to which filters are counted: with more rows, any of them fills a page soon enough."""
+FREQUENT: Final = (1_000, 4_000, 20_000)
+"""Rows up to which filters are counted; up to the next number where all of them reach the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,15 @@ class ListQuery:
             able += [_place(number) for number in range(len(wanted.labels))]
         if len(able) < 2:
             return able[0] if able else ALL_ROWS
-        kept = {}
-        for name in able:
-            statement = _probe(self, name, counts.get(name, 0))
+        filters = tuple((name, counts.get(name, 0)) for name in able)
+        found: dict[str, int] = {}
+        for most in FREQUENT:
+            statement = _probe(self, filters, most)
             row = await view.one(statement, project_id=project_id, **wanted.parameters())
-            kept[name] = row[0] if row else 0
-            if not kept[name]:
-                break  # nothing will be found, and this one knows it at once
-        return min(kept, key=lambda name: kept[name])
+            found = dict(zip(able, row or (), strict=False))
+            if min(found.values(), default=0) < most:
+                break  # they do not all match so many rows that they look alike
+        return min(able, key=lambda name: found.get(name, 0))
 
 
 def _place(number: int) -> str:
@@ -120,18 +121,27 @@ def _place(number: int) -> str:
 
 
 @lru_cache(maxsize=SHAPES)
-def _probe(of: ListQuery, driving: str, count: int) -> Any:
-    """Returns a statement that counts the rows a filter matches, up to FREQUENT."""
+def _probe(of: ListQuery, filters: tuple[tuple[str, int], ...], most: int) -> Any:
+    """Returns a statement that counts the rows each filter matches, up to `most`.
+
+    A filter is the name of what can drive and the number of its values, 0 for a label.
+    """
+    counted = (_select_matching(of, *each).limit(most).subquery() for each in filters)
+    statement = select(
+        *(select(func.count()).select_from(each).scalar_subquery() for each in counted)
+    )
+    return statement.execution_options(**NEEDS_NO_SNAPSHOT)
+
+
+def _select_matching(of: ListQuery, driving: str, count: int) -> "Select[Any]":
     if of.labels is not None and not count:
         number = int(driving.removeprefix("label "))
-        found = select(of.labels.c.key).where(
+        return select(of.labels.c.key).where(
             of.labels.c.project_id == bindparam("project_id"), *_label(of.labels, number)
         )
-    else:
-        found = select(of.table.c.id).where(
-            of.table.c.project_id == bindparam("project_id"), _any(of.table, driving, count)
-        )
-    return select(func.count()).select_from(found.limit(FREQUENT).subquery())
+    return select(of.table.c.id).where(
+        of.table.c.project_id == bindparam("project_id"), _any(of.table, driving, count)
+    )
 
 
 @lru_cache(maxsize=SHAPES)

@@ -75,5 +75,7 @@ MIGRATIONS: Final = (
         version=9,
         columns=(*_numbers("stage_log", "lines"), *_numbers("stage_log_chunk", "first_line")),
     ),
+    # Logs that are complete are sealed as objects.
+    Migration(version=10, columns=_numbers("stage_log", "sealed", "sealed_bytes")),
 )
 """In their order."""

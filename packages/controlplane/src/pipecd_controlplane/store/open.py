@@ -3,11 +3,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.blobs.config import BlobConfig, S3Bucket
 from pipecd_controlplane.store.changes import OnCommit
 from pipecd_controlplane.store.data_folder import owned
 from pipecd_controlplane.store.database import Database
@@ -46,17 +47,21 @@ async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIte
         yield database
 
 
-def backup_database(config: DatabaseConfig, target: Path, *, now: int) -> Backup:
-    """Copies the database into an archive, also while a server runs.
+def backup_database(config: DatabaseConfig, blobs: BlobConfig, target: Path, *, now: int) -> Backup:
+    """Copies the database into an archive, with the objects of a folder, also while a server runs.
 
     Raises ConflictError when the file exists, StateError for a database that others keep.
     """
     if isinstance(config, PostgresServer):
         raise StateError(
             "the rows of this server are in PostgreSQL, which has backups of its own",
-            hint="pg_dump for the rows; beside them keep the data folder, which has the keys",
+            hint="pg_dump for the rows; beside them keep the data folder, which has the keys,"
+            " and the folder or bucket of the sealed logs, copied after the rows",
         )
-    return sqlite_backup.backup(config.folder, target, now=now)
+    if isinstance(blobs, S3Bucket):
+        made = sqlite_backup.backup(config.folder, target, now=now)
+        return replace(made, elsewhere=f"the bucket {blobs.bucket!r}")
+    return sqlite_backup.backup(config.folder, target, now=now, blobs=blobs.folder)
 
 
 def restore_database(archive: Path, config: SqliteFolder) -> Backup:

@@ -42,17 +42,26 @@ APPLICATION: Final = (
     # What it names must not become another one before the deployment is gone.
     .with_for_update(read=True)
 )
-OF_DEPLOYMENT: Final = (
+# The heads of logs before their chunks, in the order of those that append and seal.
+HEADS_OF_DEPLOYMENT: Final = (
     delete(DEPLOYMENT).where(DEPLOYMENT.c.id == bindparam("this_deployment")),
+    delete(schema.stage_log).where(
+        schema.stage_log.c.deployment_id == bindparam("this_deployment")
+    ),
+)
+OF_DEPLOYMENT: Final = (
     delete(schema.stage_log_chunk).where(
         schema.stage_log_chunk.c.deployment_id == bindparam("this_deployment")
     ),
-    delete(schema.stage_log).where(
-        schema.stage_log.c.deployment_id == bindparam("this_deployment")
+    delete(schema.stage_log_object).where(
+        schema.stage_log_object.c.deployment_id == bindparam("this_deployment")
     ),
     delete(schema.deployment_record).where(
         schema.deployment_record.c.deployment_id == bindparam("this_deployment")
     ),
+)
+OBJECTS: Final = select(schema.stage_log_object.c.object_key).where(
+    schema.stage_log_object.c.deployment_id == bindparam("this_deployment")
 )
 OUTCOME: Final = select(schema.deployment_outcome.c.deployment_id).where(
     schema.deployment_outcome.c.deployment_id == bindparam("this_deployment")
@@ -128,6 +137,8 @@ class PurgePosition:
 
     completed_at: int = -1
     id: str = ""
+    objects: tuple[str, ...] = ()
+    """Keys in the blob store that no row refers to any more, for the caller to delete."""
 
 
 class Purge:
@@ -139,6 +150,7 @@ class Purge:
     async def deployments(self, *, before: int, place: PurgePosition) -> PurgePosition | None:
         """Deletes a batch of deployments, with their logs. Returns None when there are no more.
 
+        Objects of the logs are the caller's to delete, after this: no row refers to nothing.
         The last triggered and the last successful deployment of an application stay.
         """
 
@@ -146,16 +158,22 @@ class Purge:
             rows = await transaction.all(
                 ENDED, before=before, after_at=place.completed_at, after_id=place.id
             )
+            objects: list[str] = []
             for _, deployment_id, application_id in rows:
                 if deployment_id in await _find_named(transaction, application_id):
                     continue
+                for statement in HEADS_OF_DEPLOYMENT:
+                    await transaction.run(statement, this_deployment=deployment_id)
+                # Nobody seals a log without a head: these are all objects there will ever be.
+                found = await transaction.all(OBJECTS, this_deployment=deployment_id)
+                objects += [key for (key,) in found]
                 for statement in OF_DEPLOYMENT:
                     await transaction.run(statement, this_deployment=deployment_id)
                 if await transaction.one(OUTCOME, this_deployment=deployment_id) is None:
                     await DEPLOYMENT_LABELS.remove(transaction, deployment_id)
             if not rows:
                 return None
-            return PurgePosition(completed_at=rows[-1][0], id=rows[-1][1])
+            return PurgePosition(completed_at=rows[-1][0], id=rows[-1][1], objects=tuple(objects))
 
         return await self._database.write(work)
 

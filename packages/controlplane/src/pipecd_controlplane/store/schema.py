@@ -3,10 +3,20 @@
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 """Grows when the schema changes; a file of an older version is migrated when it is opened."""
 
 metadata: Final = MetaData()
@@ -270,6 +280,46 @@ stage_log: Final = Table(
     _number("completed"),
     _number("bytes"),
     _number("lines"),
+    # How many of its chunks are in objects of the blob store, and how many of its bytes.
+    _number("sealed"),
+    _number("sealed_bytes"),
+)
+LOGS_TO_SEAL: Final = text("completed = 1 AND bytes - sealed_bytes >= 65536")
+"""Which logs are worth an object. As text: an index is used only for a condition that is alike."""
+Index(
+    "stage_log_to_seal",
+    stage_log.c.deployment_id,
+    stage_log.c.stage_id,
+    stage_log.c.retried_count,
+    sqlite_where=LOGS_TO_SEAL,
+    postgresql_where=LOGS_TO_SEAL,
+)
+# The chunks of a log from one number to another, in an object of the blob store. The rows of the
+# chunks are gone then.
+stage_log_object: Final = Table(
+    "stage_log_object",
+    metadata,
+    Column("deployment_id", TEXT, primary_key=True),
+    Column("stage_id", TEXT, primary_key=True),
+    Column("retried_count", Integer, primary_key=True),
+    Column("first_number", BigInteger, primary_key=True),
+    _text("project_id"),
+    _number("last_number"),
+    _number("first_line"),
+    _number("last_line"),
+    _number("lowest_index"),
+    _number("highest_index"),
+    _text("object_key"),
+    _number("size"),
+    _text("sha256"),
+    # Where its segments are, see `sealed_segments`.
+    Column("directory", LargeBinary, nullable=False),
+)
+Index("stage_log_object_by_key", stage_log_object.c.object_key, unique=True)
+
+# What is true of all servers that share this database.
+installation: Final = Table(
+    "installation", metadata, Column("name", TEXT, primary_key=True), _text("value")
 )
 stage_log_chunk: Final = Table(
     "stage_log_chunk",

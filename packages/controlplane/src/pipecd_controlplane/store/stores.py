@@ -9,6 +9,7 @@ from pipecd_controlplane.store.api_keys import ApiKeys
 from pipecd_controlplane.store.application_records import AnalysisResults, LiveStateRecords
 from pipecd_controlplane.store.applications import Applications
 from pipecd_controlplane.store.audit import Audit
+from pipecd_controlplane.store.blobs.blob_store import BlobStore
 from pipecd_controlplane.store.chains import Chains
 from pipecd_controlplane.store.commands import Commands
 from pipecd_controlplane.store.control_records import (
@@ -23,6 +24,7 @@ from pipecd_controlplane.store.events import Events
 from pipecd_controlplane.store.hooks import Hooks
 from pipecd_controlplane.store.leases import LeaseRecords
 from pipecd_controlplane.store.log_lines import LogLines
+from pipecd_controlplane.store.log_sealing import LogSealing
 from pipecd_controlplane.store.outcomes import Outcomes
 from pipecd_controlplane.store.piped_records import (
     PipedStats,
@@ -75,9 +77,18 @@ class Stores:
     hooks: Hooks
     purge: Purge
     audit: Audit
+    log_sealing: LogSealing
+    blobs: BlobStore | None
+    """None in programs that look at rows alone."""
 
 
-def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES) -> Stores:
+def stores(
+    database: Database,
+    now: Now,
+    *,
+    max_stage_log_bytes: int = MAX_BYTES,
+    blobs: BlobStore | None = None,
+) -> Stores:
     return Stores(
         database=database,
         projects=Projects(database, now),
@@ -89,8 +100,8 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         deployments=Deployments(database, now),
         commands=Commands(database, now),
         push_commands=PushCommands(database),
-        stage_logs=StageLogs(database, max_bytes=max_stage_log_bytes),
-        log_lines=LogLines(database),
+        stage_logs=StageLogs(database, blobs, max_bytes=max_stage_log_bytes),
+        log_lines=LogLines(database, blobs),
         plugin_states=PluginStateRecords(database, now),
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),
@@ -110,4 +121,6 @@ def stores(database: Database, now: Now, *, max_stage_log_bytes: int = MAX_BYTES
         hooks=Hooks(database),
         purge=Purge(database),
         audit=Audit(database),
+        log_sealing=LogSealing(database, now),
+        blobs=blobs,
     )

@@ -76,6 +76,20 @@ def remember_deployment(
         application.most_recently_triggered_deployment.CopyFrom(reference)
 
 
+def is_outdated(
+    application: application_pb2.Application,
+    status: deployment_pb2.DeploymentStatus.ValueType,
+    reference: application_pb2.ApplicationDeploymentReference,
+) -> bool:
+    """Returns whether a newer deployment than the reported one was triggered already.
+
+    The report of one may come when the next one is created already, and its piped may die before
+    it reports that: the first must not hide the second, see `follow_created_in`.
+    """
+    last = application.most_recently_triggered_deployment
+    return status == deployment_pb2.DEPLOYMENT_PENDING and reference.started_at < last.started_at
+
+
 async def follow_created_in(
     stores: Stores, transaction: Transaction, deployment: deployment_pb2.Deployment
 ) -> None:

@@ -48,7 +48,7 @@ class InProcessAttemptLimiter:
 
     async def take(self, key: str) -> float:
         """Takes one attempt. Returns 0, or the seconds to wait until one is available."""
-        name, now = _name(key), self._clock()
+        name, now = hash_key(key), self._clock()
         full_at = max(self._full_at.get(name, now), now)
         if full_at - now > self._span:
             return full_at - now - self._span
@@ -59,13 +59,13 @@ class InProcessAttemptLimiter:
 
     async def give_back(self, key: str) -> None:
         """Undoes one `take`, because the attempt succeeded."""
-        name = _name(key)
+        name = hash_key(key)
         if name in self._full_at:
             self._keep(name, self._full_at[name] - self._seconds)
 
     async def forget(self, key: str) -> None:
         """Resets the bucket after a successful sign-in: the caller knows the password."""
-        self._full_at.pop(_name(key), None)
+        self._full_at.pop(hash_key(key), None)
 
     def _keep(self, name: bytes, full_at: float) -> None:
         self._full_at[name] = full_at
@@ -89,6 +89,6 @@ class InProcessAttemptLimiter:
         return 0.0
 
 
-def _name(key: str) -> bytes:
+def hash_key(key: str) -> bytes:
     """Returns a hash of the key: of fixed length, however long a key the caller sends."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

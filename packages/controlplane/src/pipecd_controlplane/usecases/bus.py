@@ -6,10 +6,11 @@ and delays no publisher: its pending changes are stored once per entity.
 """
 
 import asyncio
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from pipecd_controlplane.store.changes import Change, Topic
 from pipecd_model.errors import UnavailableError
@@ -20,8 +21,15 @@ class Subscriber(Protocol):
 
     def notify(self, change: Change) -> None: ...
 
+    def resync(self) -> None:
+        """Called when changes may have been missed: what was read before may be out of date."""
+
     def stop(self) -> None:
         """Called when the server stops: nothing more is published."""
+
+
+RESYNC_SECONDS: Final = 2.0
+"""Over how long listeners are ended that may have missed changes: not all reconnect at once."""
 
 
 class Listener:
@@ -31,9 +39,18 @@ class Listener:
         self._pending: dict[Change, None] = {}  # a set that keeps the order
         self._news = asyncio.Event()
         self._stopping = False
+        self._has_missed = False
 
     def notify(self, change: Change) -> None:
         self._pending[change] = None
+        self._news.set()
+
+    def resync(self) -> None:
+        pause = random.uniform(0, RESYNC_SECONDS)  # noqa: S311 - spreads load only
+        asyncio.get_running_loop().call_later(pause, self._end)
+
+    def _end(self) -> None:
+        self._has_missed = True
         self._news.set()
 
     def stop(self) -> None:
@@ -43,7 +60,7 @@ class Listener:
     async def wait_changes(self, *, seconds: float | None = None) -> list[Change]:
         """Waits for changes. Returns an empty list when none arrives within `seconds`.
 
-        Raises UnavailableError when the server stops.
+        Raises UnavailableError when the server stops, or changes may have been missed.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -52,6 +69,8 @@ class Listener:
             return []
         if self._stopping:
             raise UnavailableError("the control plane is stopping", hint="connect again")
+        if self._has_missed:
+            raise UnavailableError("changes may have been missed", hint="connect again")
         self._news.clear()
         changes = list(self._pending)
         self._pending.clear()
@@ -98,6 +117,11 @@ class Bus:
                 self._listeners[topic].discard(subscriber)
                 if not self._listeners[topic]:
                     del self._listeners[topic]
+
+    def resync(self) -> None:
+        """Tells every subscriber that changes may have been missed."""
+        for subscriber in {each for all_of in self._listeners.values() for each in all_of}:
+            subscriber.resync()
 
     def stop(self) -> None:
         """Ends every watch, so that a stopping server need not wait for any."""

@@ -47,6 +47,12 @@ class ProjectHistory:
             oldest = next(iter(self._changes))
             self._forgotten = self._changes.pop(oldest)
 
+    def resync(self) -> None:
+        """Forgets everything: of what was missed nothing is known."""
+        self.position += 1
+        self._changes.clear()
+        self._forgotten = self.position
+
     def stop(self) -> None:
         """Does nothing: nobody waits here."""
 

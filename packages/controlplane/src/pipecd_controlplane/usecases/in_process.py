@@ -19,7 +19,12 @@ from pipecd_controlplane.usecases.git_hints import InProcessGitHints
 from pipecd_controlplane.usecases.login_requests import InProcessLoginRequests
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.questions import InProcessQuestions
-from pipecd_controlplane.usecases.shared_state import AttemptLimiter, ChangeBus, Sighting
+from pipecd_controlplane.usecases.shared_state import (
+    AttemptLimiter,
+    ChangeBus,
+    Measurement,
+    Sighting,
+)
 from pipecd_controlplane.usecases.vault import read_keys
 
 
@@ -136,6 +141,9 @@ class InProcessState:
     def limit_attempts(self, name: str, *, burst: int, seconds: float) -> AttemptLimiter:
         new = InProcessAttemptLimiter(burst, seconds, self._clock)
         return self._limiters.setdefault(name, new)
+
+    def measure(self) -> list[Measurement]:
+        return []
 
     async def read_encryption_keys(self, files: Sequence[Path]) -> list[bytes]:
         return read_keys(files, self._folder)

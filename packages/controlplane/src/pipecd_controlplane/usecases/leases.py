@@ -46,7 +46,7 @@ class Instance:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenLease:
     """What this process knows of one lease beyond its record: times on its own clock."""
 
     record: LeaseRecord
@@ -80,7 +80,7 @@ class Leases:
         self._records = records
         self._times = times
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenLease] = {}
 
     async def acquire(self, instance: Instance) -> push_pb2.Lease:
         """Requests the lease for an instance that has just connected.
@@ -185,16 +185,16 @@ class Leases:
         seen = self._seen.get(agent.piped_id)
         return max(0.0, self._time_left(seen)) if seen is not None else self._times.lease
 
-    def _time_left(self, seen: _Seen) -> float:
+    def _time_left(self, seen: _SeenLease) -> float:
         """Returns the seconds until the lease expires if its holder does not renew it."""
         return seen.at + self._times.lease - self._clock()
 
-    def _observe(self, agent: Agent, record: LeaseRecord) -> _Seen:
+    def _observe(self, agent: Agent, record: LeaseRecord) -> _SeenLease:
         now = self._clock()
         seen = self._seen.get(agent.piped_id)
         if seen is None:
             # How long the previous holder has been silent is unknown: as if it renewed just now.
-            seen = _Seen(record, now, now + self._times.take_over)
+            seen = _SeenLease(record, now, now + self._times.take_over)
             self._seen[agent.piped_id] = seen
         elif not seen.is_same(record):
             # By the first call that sees it: the one that acquired it may have ended meanwhile.
@@ -204,7 +204,7 @@ class Leases:
         seen.record = record
         return seen
 
-    def _lease(self, instance_id: str, record: LeaseRecord, seen: _Seen) -> push_pb2.Lease:
+    def _lease(self, instance_id: str, record: LeaseRecord, seen: _SeenLease) -> push_pb2.Lease:
         held = record.instance_id == instance_id
         begun_after = max(0.0, seen.settled_at - self._clock()) if held and record.contested else 0
         return push_pb2.Lease(

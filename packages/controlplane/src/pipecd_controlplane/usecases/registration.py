@@ -52,7 +52,7 @@ async def register(
     at = now()
 
     async def work(transaction: Transaction) -> list[tuple[pb.RegistrationOutcome, bool]]:
-        known = _Known(
+        known = _KnownApplications(
             agent.piped_id,
             await stores.applications.list_all_in(transaction, agent.project_id),
             most,
@@ -82,7 +82,7 @@ async def register(
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownApplications:
     """The applications of the project, by what tells them apart."""
 
     piped_id: str
@@ -120,7 +120,7 @@ class _Known:
 
 
 def _decide(
-    piped: piped_pb2.Piped, found: pb.FoundApplication, known: _Known, at: int
+    piped: piped_pb2.Piped, found: pb.FoundApplication, known: _KnownApplications, at: int
 ) -> tuple[application_pb2.Application | None, pb.RegistrationOutcome]:
     """Returns the application to add, None for none, and what the agent is told."""
     try:

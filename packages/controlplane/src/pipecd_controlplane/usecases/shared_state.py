@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a control plane that is not in its tables, and that all its replicas share.
 
-Today one process serves, and `usecases.in_process` keeps all of this in its memory. Several
-replicas over one database need another `SharedState`, and nothing else: callers use `await`, and
-rely only on the contracts in this module.
+A process that owns its database keeps all of this in its memory (`usecases.in_process`); those
+that share one keep it there (`usecases.replicated`). Callers use `await`, and rely only on the
+contracts in this module.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -159,8 +159,9 @@ TakeQuestions = Callable[[], Awaitable[list[push_pb2.Question]]]
 class Questions(Protocol):
     """Questions to agents whose answers somebody waits for.
 
-    Neither questions nor answers are written to a disk or a database, by no implementation: they
-    go from the replica that was asked to the one that has the agent's watch, and back.
+    Neither questions nor answers can be read on a disk or in a database, by no implementation:
+    they go from the memory of the replica that was asked to that of the one that has the agent's
+    watch, and back; on the way they are encrypted for the memory of the receiver.
     """
 
     def channel(self, agent: Agent) -> AbstractAsyncContextManager[TakeQuestions]:
@@ -232,6 +233,15 @@ class JobLeader(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A number for the page of metrics."""
+
+    name: str
+    description: str
+    value: float
+
+
 class SharedState(Protocol):
     """The whole shared state; one implementation for each way to run a control plane."""
 
@@ -269,8 +279,11 @@ class SharedState(Protocol):
         nothing.
         """
 
-    async def read_encryption_keys(self, files: Sequence[Path]) -> list[bytes]:
-        """Returns the keys in the files; without files, a key that all replicas share.
+    def measure(self) -> list[Measurement]:
+        """Returns how it is doing: names without labels, always the same ones."""
 
-        Raises ConfigError for a file that cannot be used.
+    async def read_encryption_keys(self, files: Sequence[Path]) -> list[bytes]:
+        """Returns the keys in the files; without files, the key in the data folder.
+
+        All replicas must have the same. Raises ConfigError for a file that cannot be used.
         """

@@ -122,9 +122,7 @@ class SsoSettings:
         """
         changed = 0
         for project in await self._stores.projects.all():
-            client = _client(project.sso) if project.HasField("sso") else None
-            closed = [getattr(client, name) for name in SECRETS] if client else []
-            if any(is_encrypted(each) and not self._vault.is_current(each) for each in closed):
+            if not all(map(self._vault.is_current, list_closed(project))):
                 try:
                     await self._stores.projects.update(project.id, self._renewal(project))
                     changed += 1
@@ -148,6 +146,13 @@ class SsoSettings:
                     setattr(client, name, after)
 
         return edit
+
+
+def list_closed(project: pb.Project) -> list[str]:
+    """Returns the encrypted secrets of a project."""
+    client = _client(project.sso) if project.HasField("sso") else None
+    texts = [getattr(client, name) for name in SECRETS] if client else []
+    return list(filter(is_encrypted, texts))
 
 
 def _clear_others(sso: pb.ProjectSSOConfig, section: Section) -> None:

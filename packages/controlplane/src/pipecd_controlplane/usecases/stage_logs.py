@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from pipecd_controlplane.store.changes import ChangeKind, topic
-from pipecd_controlplane.store.stage_logs import LogKey, LogPart
+from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.log_parts import LogPart
+from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_model import deployment as deployments
@@ -25,24 +27,33 @@ MOST_BYTES: Final = 3 * 1024 * 1024
 GOES_ON: Final = "… this log is too long to be shown at once; follow it to read it whole"
 
 
-async def read_whole(stores: Stores, deployment: pb.Deployment) -> dict[str, LogPart]:
-    """Returns the logs of the latest attempts by stage id; a log that was cut ends with a note."""
+async def read_whole(stores: Stores, deployment: pb.Deployment, now: Now) -> dict[str, LogPart]:
+    """Returns the logs of the latest attempts by stage id; a log that was cut ends with a note.
+
+    What is said in place of lines is of now: who wants only new lines must see it, too.
+    """
     keys = {
         stage.id: LogKey(
             deployment_id=deployment.id, stage_id=stage.id, retried_count=stage.retried_count
         )
         for stage in deployment.stages
     }
-    found = await stores.stage_logs.whole(deployment.project_id, keys.values())
-    return {stage_id: _note_cut(found[key]) for stage_id, key in keys.items()}
+    said_at = now()
+    found = await stores.stage_logs.whole(deployment.project_id, keys.values(), said_at=said_at)
+    return {stage_id: _note_cut(found[key], said_at) for stage_id, key in keys.items()}
 
 
-def _note_cut(part: LogPart) -> LogPart:
+def _note_cut(part: LogPart, said_at: int) -> LogPart:
+    """Returns the part with a note at its end, if it was cut.
+
+    The note has the index of the line before it: whoever goes on behind the last index misses
+    none. It is not completed, so that they do go on.
+    """
     if part.at_end:
         return part
-    last = part.blocks[-1] if part.blocks else LogBlock()
-    note = LogBlock(index=last.index + 1, log=GOES_ON, created_at=last.created_at or 1)
-    return replace(part, blocks=[*part.blocks, note])
+    last_index = part.blocks[-1].index if part.blocks else -1
+    note = LogBlock(index=last_index, log=GOES_ON, created_at=said_at)
+    return replace(part, blocks=[*part.blocks, note], completed=False)
 
 
 def can_reopen(deployment: pb.Deployment, key: LogKey) -> bool:

@@ -26,6 +26,10 @@ KEY_FILE: Final = "encryption.key"
 SHORTEST: Final = 32
 """Bytes of a key file, as upstream's."""
 
+UNKNOWN_KEY: Final = (
+    "the secrets in this database are encrypted with a key that this server does not have"
+)
+
 MARK: Final = "pv1"
 NONCE: Final = 12
 
@@ -37,6 +41,14 @@ class Vault:
         derived = [_derive(key, purpose) for key in keys]
         self._ciphers = {_name(key): AESGCM(key) for key in derived}
         self._current = _name(derived[0])
+
+    @property
+    def key_name(self) -> str:
+        """Returns the name of the key that it encrypts with."""
+        return self._current
+
+    def has_key(self, name: str) -> bool:
+        return name in self._ciphers
 
     def encrypt(self, text: str, *, place: str) -> str:
         nonce = os.urandom(NONCE)

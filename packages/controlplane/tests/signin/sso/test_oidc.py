@@ -13,6 +13,7 @@ from pipecd_controlplane.auth.sso.oidc import Oidc
 from pipecd_controlplane.usecases.vault import Vault
 from pipecd_test_support.identity_providers import OidcIssuer, WalkThrough
 from pipecd_test_support.sign_in_site import ReadError, SignInSite, SiteWith
+from pipecd_test_support.stored_rows import read_tables
 from pipecd_wire.model import project_pb2
 from pipecd_wire.rpc import CallError
 from pipecd_wire.webservice import service_pb2 as web
@@ -271,7 +272,9 @@ async def test_a_project_without_single_sign_on_is_answered_as_one_that_is_not_t
 async def test_secrets_of_the_client_are_closed_on_disk_and_never_shown(shop: SignInSite) -> None:
     kept = await shop.plane.stores.projects.get("shop")
     assert kept.sso.oidc.client_secret.startswith("pv1.")
-    for path in shop.plane.running.data_dir.glob("pipecd.db*"):
+    folder = shop.plane.running.data_dir
+    assert "s3cret" not in str(read_tables(folder))
+    for path in folder.glob("pipecd.db*"):
         assert b"s3cret" not in path.read_bytes()
 
     browser = await shop.browser()

@@ -15,9 +15,14 @@ import pytest
 
 from pipecd_controlplane.cli import cli
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.blobs.config import S3Bucket
+from pipecd_controlplane.store.blobs.folder import FolderBlobs
+from pipecd_controlplane.store.log_sealing import DueLog
+from pipecd_controlplane.store.open import SqliteFolder, backup_database
 from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
+from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import stores
 from pipecd_model.errors import PipecdError
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -25,6 +30,8 @@ from pipecd_test_support.controlplane_server import Serve
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
+
+pytestmark = pytest.mark.sqlite
 
 
 def refusal(work: Any, *arguments: Any, **named: Any) -> str:
@@ -289,3 +296,109 @@ def hostile(archive: Path, target: Path, statement: str) -> None:
     with tarfile.open(target, "w") as packed:
         for path in sorted(folder.iterdir(), key=lambda path: path.name != MANIFEST):
             packed.add(path, path.name)
+
+
+async def write_sealed(folder: Path, blobs: FolderBlobs, build: MessageBuilder, count: int) -> None:
+    """A folder whose deployments have a sealed log each, and one that is not sealed."""
+    await blobs.open()
+    async with open_sqlite(folder, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: build.NOON, blobs=blobs)
+        for number in range(count + 1):
+            key = LogKey(deployment_id=f"d{number}", stage_id="s")
+            await kept.stage_logs.append("ours", key, build.blocks(number), completed=True)
+            if number:
+                await kept.log_sealing.seal(blobs, DueLog(project_id="ours", key=key))
+
+
+async def read_sealed(folder: Path, build: MessageBuilder, count: int) -> list[list[str]]:
+    blobs = FolderBlobs(folder / "blobs")
+    await blobs.open()
+    async with open_sqlite(folder, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: build.NOON, blobs=blobs)
+        keys = [LogKey(deployment_id=f"d{number}", stage_id="s") for number in range(count + 1)]
+        logs = await kept.stage_logs.whole("ours", keys)
+    return [[block.log for block in part.blocks] for part in logs.values()]
+
+
+async def test_a_backup_holds_the_objects_that_its_rows_refer_to(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    blobs = FolderBlobs(tmp_path / "elsewhere")
+    await write_sealed(tmp_path / "data", blobs, build, 3)
+    await blobs.put("stage-logs/orphan", b"nobody refers to it")
+
+    made = backup(tmp_path / "data", tmp_path / "copy.tar", now=5, blobs=tmp_path / "elsewhere")
+    assert (made.objects, made.lost) == (3, 0)
+
+    assert restore(tmp_path / "copy.tar", tmp_path / "restored") == made
+    assert await read_sealed(tmp_path / "restored", build, 3) == [
+        [f"line {number}"] for number in range(4)
+    ]
+    for path in (tmp_path / "restored" / "blobs").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0
+        assert path.name != "orphan"
+
+
+async def test_objects_that_are_missing_or_damaged_are_counted_and_the_rest_is_kept(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    """A purge may delete one while a backup is made, and a lost log must not prevent a backup."""
+    blobs = FolderBlobs(tmp_path / "data" / "blobs")
+    await write_sealed(tmp_path / "data", blobs, build, 4)
+    entries = [each async for each in blobs.iterate()]
+    await blobs.delete(entries[0].key)
+    await blobs.put(entries[1].key, b"short", replace=True)
+    await blobs.put(entries[2].key, b"x" * entries[2].size, replace=True)
+
+    made = backup(
+        tmp_path / "data", tmp_path / "copy.tar", now=5, blobs=tmp_path / "data" / "blobs"
+    )
+
+    assert (made.objects, made.lost) == (1, 3)
+    assert restore(tmp_path / "copy.tar", tmp_path / "restored") == made
+    logs = await read_sealed(tmp_path / "restored", build, 4)
+    assert sum("is lost" in log for [log] in logs) == 3
+
+
+async def test_an_object_of_a_hostile_archive_stays_within_the_folder(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    await write_sealed(tmp_path / "data", FolderBlobs(tmp_path / "blobs"), build, 1)
+    with closing(sqlite3.connect(tmp_path / "data" / DATABASE_FILE)) as database:
+        database.execute("UPDATE stage_log_object SET object_key = '../../evil'")
+        database.commit()
+
+    said = refusal(
+        backup, tmp_path / "data", tmp_path / "copy.tar", now=5, blobs=tmp_path / "blobs"
+    )
+
+    assert "not a key of an object" in said
+    backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
+    assert "not a key of an object" in refusal(restore, tmp_path / "copy.tar", tmp_path / "new")
+    assert "evil" not in names(tmp_path)
+
+
+async def test_objects_of_another_database_are_not_overwritten(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    blobs = FolderBlobs(tmp_path / "data" / "blobs")
+    await write_sealed(tmp_path / "data", blobs, build, 1)
+    backup(tmp_path / "data", tmp_path / "copy.tar", now=5, blobs=tmp_path / "data" / "blobs")
+    for file in (tmp_path / "data").glob(f"{DATABASE_FILE}*"):
+        file.unlink()
+
+    assert "holds objects of another database" in refusal(
+        restore, tmp_path / "copy.tar", tmp_path / "data"
+    )
+
+
+async def test_a_backup_says_that_the_objects_are_in_a_bucket(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None):
+        made = backup_database(
+            SqliteFolder(folder=tmp_path / "data"),
+            S3Bucket(bucket="logs"),
+            tmp_path / "copy.tar",
+            now=5,
+        )
+
+    assert made.elsewhere == "the bucket 'logs'"

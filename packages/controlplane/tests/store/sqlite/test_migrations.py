@@ -25,7 +25,10 @@ from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2, project_pb2
 
-OLDER = sorted(Path(__file__).parent.glob("schema_*.sql"))
+OLDER = sorted(
+    Path(__file__).parent.glob("schema_*.sql"),
+    key=lambda path: int(path.stem.removeprefix("schema_")),
+)
 FIRST = OLDER[0]
 
 

@@ -4,6 +4,7 @@
 from pipecd_controlplane.api.apiservice.applications import kind_of
 from pipecd_controlplane.auth.caller import User
 from pipecd_controlplane.store.deployments import DeploymentFilter
+from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import deployments, stage_logs
 from pipecd_model.errors import ConfigError
@@ -16,8 +17,9 @@ from pipecd_wire.rpc import rpc
 class ProgramDeploymentsApi:
     """Read deployments, stage logs and commands."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, now: Now) -> None:
         self._stores = stores
+        self._now = now
 
     @rpc("GetDeployment")
     async def get_deployment(
@@ -50,7 +52,7 @@ class ProgramDeploymentsApi:
         self, caller: User, request: pb.ListStageLogsRequest
     ) -> pb.ListStageLogsResponse:
         deployment = await deployments.get(self._stores, caller, request.deployment_id)
-        logs = await stage_logs.read_whole(self._stores, deployment)
+        logs = await stage_logs.read_whole(self._stores, deployment, self._now)
         names = {stage.id: stage.name for stage in deployment.stages}
         return pb.ListStageLogsResponse(
             stage_logs={

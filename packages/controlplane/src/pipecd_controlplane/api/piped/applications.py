@@ -50,7 +50,8 @@ class AgentApplicationsApi:
         self, caller: Agent, request: pb.ReportApplicationMostRecentDeploymentRequest
     ) -> pb.ReportApplicationMostRecentDeploymentResponse:
         def edit(application: application_pb2.Application) -> None:
-            reports.remember_deployment(application, request.status, request.deployment)
+            if not reports.is_outdated(application, request.status, request.deployment):
+                reports.remember_deployment(application, request.status, request.deployment)
 
         await reports.report(self._stores, caller, request.application_id, edit)
         return pb.ReportApplicationMostRecentDeploymentResponse()

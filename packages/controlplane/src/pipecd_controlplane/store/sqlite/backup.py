@@ -3,7 +3,8 @@
 
 SQLite copies the database as of one moment, without blocking a running server. The backup is one
 archive that also holds the keys of the folder, so that what is encrypted with them can be decrypted
-again: keep it as safe as the folder itself.
+again: keep it as safe as the folder itself. Objects of the blob store that the copied rows refer to
+follow, see `backup_objects`.
 """
 
 import contextlib
@@ -14,17 +15,32 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
 from pipecd_controlplane.store.backup import Backup
+from pipecd_controlplane.store.blobs.config import FOLDER_NAME
 from pipecd_controlplane.store.data_folder import owned
 from pipecd_controlplane.store.schema import SCHEMA_VERSION
-from pipecd_controlplane.store.sqlite.file import APPLICATION_ID, DATABASE_FILE, connect
+from pipecd_controlplane.store.sqlite.backup_objects import (
+    add_member,
+    extract_member,
+    open_member,
+    pack_objects,
+    unpack_objects,
+)
+from pipecd_controlplane.store.sqlite.file import (
+    APPLICATION_ID,
+    COMPANIONS,
+    DATABASE_FILE,
+    connect,
+)
 from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
 from pipecd_model.errors import ConfigError, ConflictError, NotFoundError, StateError
+from pipecd_runtime.files import sync_folder
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -32,9 +48,6 @@ KEYS: Final = ("admin.key", "admin.password", "encryption.key")
 """Small files of the folder that belong to the data."""
 
 LARGEST_KEY: Final = 64 * 1024
-
-COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "journal"))
-"""Files of SQLite beside a database that was not closed: it would apply them to any other."""
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +60,17 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     sha256: dict[str, str] = {}
 
 
-def backup(folder: Path, target: Path, *, now: int) -> Backup:
+def backup(folder: Path, target: Path, *, now: int, blobs: Path | None = None) -> Backup:
     """Copies the folder into an archive, also while a server runs in it.
 
+    `blobs` is the folder of its objects; None leaves them to a store that has its own backups.
     Raises ConflictError when the target exists, NotFoundError when there is no database.
     """
     source_path = folder / DATABASE_FILE
     if not source_path.exists():
         raise NotFoundError(
-            f"there is no database in {str(folder)!r}", hint="name the folder of the server"
+            f"there is no database in {str(folder)!r}",
+            hint="name the folder of the server; rows in PostgreSQL are copied by pg_dump",
         )
     if target.exists():
         raise ConflictError(f"the file {str(target)!r} exists already", hint="choose another name")
@@ -66,9 +81,9 @@ def backup(folder: Path, target: Path, *, now: int) -> Backup:
             schema = _check(copy)
             archive = Path(scratch) / "archive"
             made = Backup(created_at=now, schema=schema, size=copy.stat().st_size)
-            _pack(folder, copy, archive, made)
+            made = _pack(folder, copy, blobs, archive, made)
             archive.replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
     except sqlite3.Error as error:
         raise StateError(f"cannot copy the database {str(source_path)!r}: {error}") from error
     except OSError as error:
@@ -95,6 +110,11 @@ def restore(archive: Path, folder: Path) -> Backup:
                 f"the folder {str(folder)!r} holds {left[0]!r} of a database that is not there",
                 hint="move it to the database that it belongs to, or name an empty folder",
             )
+        if (folder / FOLDER_NAME).exists() and any((folder / FOLDER_NAME).iterdir()):
+            raise ConflictError(
+                f"the folder {str(folder)!r} holds objects of another database",
+                hint=f"move {FOLDER_NAME!r} away, or name an empty folder",
+            )
         try:
             with (
                 tempfile.TemporaryDirectory(dir=folder, prefix=".restore-") as scratch,
@@ -107,12 +127,14 @@ def restore(archive: Path, folder: Path) -> Backup:
                         f"the backup has schema {schema}, this pipecd knows {SCHEMA_VERSION}",
                         hint="use the pipecd that made it, or a newer one",
                     )
+                unpacked = unpack_objects(packed, Path(scratch))
+                made = replace(made, objects=unpacked.found, lost=unpacked.lost)
                 # The database last: a folder without it is an empty one.
-                for name in (*KEYS, DATABASE_FILE):
+                for name in (*KEYS, FOLDER_NAME, DATABASE_FILE):
                     part = Path(scratch) / name
                     if part.exists():
                         part.replace(folder / name)
-                _sync_folder(folder)
+                sync_folder(folder)
         except (OSError, tarfile.TarError, sqlite3.Error, ValueError, KeyError) as error:
             raise StateError(f"cannot restore {str(archive)!r}: {error}") from error
     return made
@@ -141,7 +163,7 @@ def _check(path: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _pack(folder: Path, copy: Path, archive: Path, made: Backup) -> None:
+def _pack(folder: Path, copy: Path, blobs: Path | None, archive: Path, made: Backup) -> Backup:
     parts = {name: folder / name for name in KEYS if (folder / name).is_file()}
     sums = {name: _sum(path) for name, path in {**parts, DATABASE_FILE: copy}.items()}
     manifest = BackupManifest(
@@ -155,18 +177,17 @@ def _pack(folder: Path, copy: Path, archive: Path, made: Backup) -> None:
     with os.fdopen(descriptor, "wb") as file:
         with tarfile.open(fileobj=file, mode="w|") as packed:
             text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-            _add(packed, MANIFEST, io.BytesIO(text), len(text))
+            add_member(packed, MANIFEST, io.BytesIO(text), len(text))
             for name, path in {**parts, DATABASE_FILE: copy}.items():
                 with path.open("rb") as part:
-                    _add(packed, name, part, path.stat().st_size)
+                    add_member(packed, name, part, path.stat().st_size)
+            if blobs is not None:
+                # After the rows: they never change, and what is new since then is not referred to.
+                packing = pack_objects(packed, copy, blobs)
+                made = replace(made, objects=packing.found, lost=packing.lost)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _add(packed: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = size, 0o600
-    packed.addfile(info, content)
+    return made
 
 
 @contextlib.contextmanager
@@ -191,7 +212,7 @@ def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
     if MANIFEST not in held or DATABASE_FILE not in held:
         raise _foreign(archive)
     try:
-        content = _content(packed, held[MANIFEST]).read(LARGEST_KEY)
+        content = open_member(packed, held[MANIFEST]).read(LARGEST_KEY)
         manifest = msgspec.json.decode(content, type=BackupManifest)
     except (msgspec.DecodeError, RecursionError):
         raise _foreign(archive) from None
@@ -203,7 +224,7 @@ def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
         if name in KEYS and held[name].size > LARGEST_KEY:
             raise _foreign(archive)
         target = scratch / name
-        _extract(packed, held[name], target)
+        extract_member(packed, held[name], target)
         if _sum(target) != manifest.sha256.get(name):
             raise StateError(
                 f"the file {str(archive)!r} is damaged: {name} is not as it was packed",
@@ -212,34 +233,10 @@ def _unpack(archive: Path, packed: tarfile.TarFile, scratch: Path) -> Backup:
     return Backup(created_at=manifest.created_at, schema=manifest.schema, size=manifest.size)
 
 
-def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file, _content(packed, member) as content:
-        while block := content.read(1 << 20):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _foreign(archive: Path) -> ConfigError:
     return ConfigError(f"the file {str(archive)!r} is no backup of ours")
-
-
-def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    content = packed.extractfile(member)
-    if content is None:
-        raise ConfigError(f"{member.name} in the archive is not a file")
-    return content
 
 
 def _sum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

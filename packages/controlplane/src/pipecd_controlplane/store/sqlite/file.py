@@ -3,6 +3,7 @@
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +11,21 @@ from google.protobuf.message import DecodeError
 from sqlalchemy.engine import Dialect
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.move_record import (
+    MOVE_COLUMNS,
+    MOVE_TABLE,
+    READ_MOVE,
+    MoveRecord,
+    hint_migration,
+    refuse_moved,
+)
 from pipecd_controlplane.store.sqlite.migrations import migrate
 from pipecd_controlplane.store.sqlite.schema_check import refuse_acting_schema
 from pipecd_model.errors import StateError
 
 DATABASE_FILE: Final = "pipecd.db"
+COMPANIONS: Final = tuple(f"{DATABASE_FILE}-{kind}" for kind in ("wal", "shm", "journal"))
+"""Files of SQLite beside a database that was not closed: it would apply them to any other."""
 
 # In the file's header; distinguishes our files from those of other programs. Reads "PiCD".
 APPLICATION_ID: Final = 0x50694344
@@ -60,11 +71,50 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
-    """Opens the file to write; an absent or empty one gets the schema.
+def open_file(path: Path, dialect: Dialect, *, for_move: bool = False) -> sqlite3.Connection:
+    """Opens the file to write; an absent or empty one gets the schema, an older one is migrated.
 
-    Raises StateError when it cannot be used.
+    Raises StateError when it cannot be used; only a move may use one that a move has begun.
     """
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        _prepare(connection, path, dialect, for_move=for_move)
+
+    return _open(path, prepare)
+
+
+def open_current_file(path: Path, *, allows_older: bool = False) -> sqlite3.Connection:
+    """Opens a file of the current schema, and changes nothing in it.
+
+    Raises StateError when it cannot be used, or is not there.
+    """
+    if not path.exists():
+        raise StateError(
+            f"there is no database {str(path)!r}", hint="name the data folder of the server"
+        )
+
+    def check(connection: sqlite3.Connection) -> None:
+        version = _check_ours(connection, path)
+        if version < schema.SCHEMA_VERSION and not allows_older:
+            raise StateError(
+                f"the database {str(path)!r} has schema {version}, this pipecd"
+                f" {schema.SCHEMA_VERSION}",
+                hint=hint_migration(read_move_record(connection)),
+            )
+
+    return _open(path, check)
+
+
+def read_move_record(connection: sqlite3.Connection) -> MoveRecord | None:
+    """Returns what the database knows of its last move; None when it never was in one."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (MOVE_TABLE,))
+    if found.fetchone() is None:
+        return None
+    row = connection.execute(READ_MOVE).fetchone()
+    return None if row is None else MoveRecord(**dict(zip(MOVE_COLUMNS, row, strict=True)))
+
+
+def _open(path: Path, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
     _check_whole(path)
     try:
         # SQLite would make it readable for everybody, and its companions take its mode; and it
@@ -72,12 +122,12 @@ def open_file(path: Path, dialect: Dialect) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = connect(path)
     except (sqlite3.Error, OSError) as error:
-        raise _refusal_for(path, error) from error
+        raise explain_file(path, error) from error
     try:
-        _prepare(connection, path, dialect)
+        prepare(connection)
     except sqlite3.Error as error:
         connection.close()
-        raise _refusal_for(path, error) from error
+        raise explain_file(path, error) from error
     except StateError:
         connection.close()
         raise
@@ -100,7 +150,7 @@ def _check_whole(path: Path) -> None:
                 start = file.read(HEADER_BYTES)
             size = path.stat().st_size
     except OSError as error:
-        raise _refusal_for(path, error) from error
+        raise explain_file(path, error) from error
     if not start and has_log:
         raise StateError(
             f"the last writes of a database are in {str(companion)!r}, but {str(path)!r} is"
@@ -118,15 +168,30 @@ def _check_whole(path: Path) -> None:
         raise _refusal(path, f"it is cut short, {size} bytes of {wanted}")
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> None:
+def _prepare(
+    connection: sqlite3.Connection, path: Path, dialect: Dialect, *, for_move: bool
+) -> None:
     application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
     is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if is_new and application_id in {0, APPLICATION_ID}:
         connection.execute("PRAGMA journal_mode = WAL")
         _update(connection, dialect, version=0)
         return
-    if application_id != APPLICATION_ID:
+    version = _check_ours(connection, path)
+    if not for_move:
+        refuse_moved(read_move_record(connection))
+    connection.execute("PRAGMA journal_mode = WAL")
+    if version < schema.SCHEMA_VERSION:
+        _update(connection, dialect, version=version)
+    # Another program's write lock would otherwise show at the first write, long after the start.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> int:
+    """Returns the version of the schema. Raises StateError for what no pipecd of ours wrote."""
+    version = _pragma(connection, "user_version")
+    if _pragma(connection, "application_id") != APPLICATION_ID:
         raise _refusal(path, "another program made it")
     if version > schema.SCHEMA_VERSION:
         raise StateError(
@@ -139,12 +204,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, dialect: Dialect) -> No
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise _refusal(path, f"it is damaged: {' '.join(found.split())}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    if version < schema.SCHEMA_VERSION:
-        _update(connection, dialect, version=version)
-    # Another program's write lock would otherwise show at the first write, long after the start.
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
+    return version
 
 
 def _update(connection: sqlite3.Connection, dialect: Dialect, *, version: int) -> None:
@@ -168,7 +228,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _refusal_for(path: Path, error: sqlite3.Error | OSError) -> StateError:
+def explain_file(path: Path, error: sqlite3.Error | OSError) -> StateError:
     """Returns the StateError for an error of SQLite or the file system.
 
     An error of the disk, or a lock of another program, must not read as if the data were damaged:

@@ -16,10 +16,10 @@ from pipecd_model.errors import StateError
 _PLAIN_TABLE: Final = re.compile(r"CREATE TABLE\s", re.IGNORECASE)
 _ACTING: Final = re.compile(r"\b(CHECK|GENERATED|AS|REFERENCES|COLLATE|ON)\b", re.IGNORECASE)
 _PLAIN_DEFAULT: Final = re.compile(r"-?\d+|''")
-_KNOWN_CONDITIONS: Final = frozenset(
-    f"{column} != ''"
-    for column in schema.deployment.columns.keys()  # noqa: SIM118 - not a dict
-)
+_KNOWN_CONDITIONS: Final = {
+    str(schema.LOGS_TO_SEAL),
+    *(f"{column} != ''" for column in schema.deployment.columns.keys()),  # noqa: SIM118 - no dict
+}
 
 
 def refuse_acting_schema(connection: sqlite3.Connection) -> None:

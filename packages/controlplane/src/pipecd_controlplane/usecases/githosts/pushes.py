@@ -72,7 +72,7 @@ class PushEvent:
 
 
 class _Repository(msgspec.Struct, kw_only=True):
-    """GitHub's and Gitea's."""
+    """A repository in what GitHub and Gitea send."""
 
     clone_url: str | None = None
     ssh_url: str | None = None
@@ -81,7 +81,7 @@ class _Repository(msgspec.Struct, kw_only=True):
 
 
 class _RefPush(msgspec.Struct, kw_only=True):
-    """GitHub's and Gitea's."""
+    """The push of a branch or tag, as GitHub and Gitea send it."""
 
     ref: str = ""
     after: str | None = None

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of a backup: those that its rows refer to, from a folder into the archive and back.
+
+Rows are copied first. An object never changes, so it is the one that the row means whenever it is
+copied; one that retention has deleted meanwhile is missing in the archive, and counted.
+"""
+
+import contextlib
+import hashlib
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from pipecd_controlplane.store.blobs.blob_store import BlobRef, check_key
+from pipecd_controlplane.store.blobs.config import FOLDER_NAME
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect
+from pipecd_model.errors import ConfigError, StateError
+from pipecd_runtime.files import sync_folder
+
+TABLE: Final = "stage_log_object"
+BLOCK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedObjects:
+    """How many objects went into an archive, or came out of it."""
+
+    found: int
+    lost: int
+
+
+def pack_objects(packed: tarfile.TarFile, database: Path, blobs: Path) -> PackedObjects:
+    """Adds the objects that a copy of the database refers to."""
+    found = lost = 0
+    for ref in _list_refs(database):
+        try:
+            with (blobs / ref.key).open("rb") as file:
+                if os.fstat(file.fileno()).st_size != ref.size:
+                    lost += 1
+                    continue
+                content = _SummedFile(file)
+                add_member(packed, _name(ref.key), content, ref.size)
+        except FileNotFoundError:
+            lost += 1
+            continue
+        if content.sha256 == ref.sha256:
+            found += 1
+        else:
+            lost += 1  # a restore leaves it out
+    return PackedObjects(found=found, lost=lost)
+
+
+def unpack_objects(packed: tarfile.TarFile, scratch: Path) -> PackedObjects:
+    """Extracts the objects that the extracted database refers to, and checks their sums.
+
+    Other ones in the archive are ignored: they are not to be trusted.
+    """
+    held = {member.name: member for member in packed if member.isreg() and not member.issparse()}
+    found = lost = 0
+    folders: set[Path] = set()
+    for ref in _list_refs(scratch / DATABASE_FILE):
+        member = held.get(_name(ref.key))
+        if member is None or member.size != ref.size:
+            lost += 1
+            continue
+        target = scratch / FOLDER_NAME / ref.key
+        _make_folders(target.parent, scratch, folders)
+        if extract_member(packed, member, target) == ref.sha256:
+            found += 1
+        else:
+            target.unlink()
+            lost += 1
+    for folder in folders:
+        sync_folder(folder)
+    return PackedObjects(found=found, lost=lost)
+
+
+def add_member(
+    packed: tarfile.TarFile, name: str, content: "IO[bytes] | _SummedFile", size: int
+) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o600
+    packed.addfile(info, content)
+
+
+def extract_member(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> str:
+    """Writes a file of the archive, which must not be there yet; returns its checksum."""
+    total = hashlib.sha256()
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file, open_member(packed, member) as content:
+        while block := content.read(BLOCK_BYTES):
+            total.update(block)
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return total.hexdigest()
+
+
+def open_member(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = packed.extractfile(member)
+    if content is None:
+        raise ConfigError(f"{member.name} in the archive is not a file")
+    return content
+
+
+class _SummedFile:
+    """A file that is read once, and sums what it reads."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._total = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._total.update(data)
+        return data
+
+    @property
+    def sha256(self) -> str:
+        return self._total.hexdigest()
+
+
+def _name(key: str) -> str:
+    return f"{FOLDER_NAME}/{key}"
+
+
+def _list_refs(database: Path) -> Iterator[BlobRef]:
+    """Yields what the rows refer to; nothing for a database that is older than sealed logs."""
+    with contextlib.closing(connect(database, read_only=True)) as connection:
+        if not connection.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (TABLE,)
+        ).fetchone():
+            return
+        rows = connection.execute(f"SELECT object_key, size, sha256 FROM {TABLE}")  # noqa: S608 - ours
+        for key, size, sha256 in rows:
+            try:
+                yield BlobRef(key=check_key(str(key)), size=int(size), sha256=str(sha256))
+            except ValueError as error:
+                raise StateError(
+                    f"the database refers to {error}", hint="use a backup that you trust"
+                ) from error
+
+
+def _make_folders(folder: Path, top: Path, made: set[Path]) -> None:
+    """Makes a folder and those between it and the top, for this user alone."""
+    if folder == top or folder in made:
+        return
+    _make_folders(folder.parent, top, made)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    made.add(folder)
