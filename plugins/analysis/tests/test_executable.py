@@ -44,6 +44,24 @@ async def test_a_command_skips_the_stage(mode: LaunchMode, managed: bool, web: W
     assert json.loads(kept["analysis/http-0"])["evaluations"][0]["verdict"] == "EXPECTED"
 
 
+@pytest.mark.parametrize("lost", ["GetApplicationSharedObject", "PutApplicationSharedObject"])
+async def test_a_good_analysis_succeeds_although_its_result_cannot_be_kept(
+    lost: str, web: WebServer
+) -> None:
+    """As when the control plane is away: what is good must not be rolled back for it."""
+    url = web.give("/up", Answer())
+    options = {"duration": "200ms", "https": [{"url": url, "interval": "100ms"}]}
+    async with (
+        FakePiped() as piped,
+        start_plugin(piped, COMMAND, name="analysis", entry=ENTRY) as plugin,
+    ):
+        piped.refuse(lost, *["INTERNAL"] * 20)
+        answer = await plugin.execute("ANALYSIS", options, stage_id="s1")
+
+    assert answer.status == deployment_pb2.STAGE_SUCCESS
+    assert "WARNING: the result could not be kept" in piped.log("s1").text
+
+
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     program = (
         "import sys, pipecd_plugin_analysis.plugin\n"

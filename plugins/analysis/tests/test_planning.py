@@ -108,6 +108,11 @@ def test_a_template_is_used_in_place_of_all_that_is_written_beside_it() -> None:
         ({"metrics": [{**METRIC, "strategy": "CANARY"}]}, "unknown value 'CANARY'"),
         ({"metrics": [{**METRIC, "deviation": "BOTH"}]}, "one of EITHER, HIGH, LOW"),
         ({"metrics": [{**METRIC, "failureLimit": -1}]}, "must not be negative"),
+        ({"metrics": [{**METRIC, "expected": {"max": float("nan")}}]}, "not a number that a value"),
+        (
+            {"metrics": [{**METRIC, "expected": {"min": float("-inf")}}]},
+            "not a number that a value",
+        ),
         ({"metrics": [{**METRIC, "interval": "-1m"}]}, "must be positive"),
         ({"metrics": [{**METRIC, "url": "https://a.example"}]}, "is asked without a provider"),
         (

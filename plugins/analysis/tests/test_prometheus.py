@@ -2,6 +2,8 @@
 """The provider PROMETHEUS on a real Prometheus, which reads the metrics of a real target."""
 
 import asyncio
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,10 +47,16 @@ def metric(query: str, **more: Any) -> dict[str, Any]:
     return {"provider": "prom", "query": query, "interval": "500ms", **more}
 
 
-async def test_a_real_prometheus_is_asked(prometheus: PrometheusProcess, web: WebServer) -> None:
+async def wait_scraped(web: WebServer, times: int) -> None:
+    """Waits until Prometheus has asked so many times from now on."""
+    wanted = web.asked.count("GET /metrics") + times
     async with asyncio.timeout(60):
-        while web.asked.count("GET /metrics") < 3:  # noqa: ASYNC110 - another process asks
+        while web.asked.count("GET /metrics") < wanted:  # noqa: ASYNC110 - another process asks
             await asyncio.sleep(0.05)
+
+
+async def test_a_real_prometheus_is_asked(prometheus: PrometheusProcess, web: WebServer) -> None:
+    await wait_scraped(web, 3)
     query = 'latency{variant="{{ .Variant.Name }}"}'
     passed, failed, broken = make(prometheus), make(prometheus), make(prometheus)
 
@@ -71,3 +79,28 @@ async def test_a_real_prometheus_is_asked(prometheus: PrometheusProcess, web: We
     assert high.status is StageStatus.FAILURE
     assert "0.9 is out of range" in high.reason
     assert "parse error" in wrong.reason
+
+
+async def test_a_real_prometheus_is_asked_about_the_previous_deployment(
+    prometheus: PrometheusProcess, web: WebServer
+) -> None:
+    """The numbers have changed since: the earlier ones are those of the earlier moments."""
+    await wait_scraped(web, 3)
+    before = int(time.time()) + 1
+    while time.time() < before + 2:  # noqa: ASYNC110 - the clock of another process goes on
+        await asyncio.sleep(0.05)
+    shown = SHOWN.replace("0.1", "0.7")
+    web.give("/metrics", Answer(body=shown.encode(), headers={"Content-Type": "text/plain"}))
+    await wait_scraped(web, 3)
+    harness = make(prometheus)
+    harness.shared.values["latest-analysis-result"] = json.dumps({"start_time": before}).encode()
+    entry = metric('latency{variant="primary"}', strategy="PREVIOUS")
+
+    result = await harness.run("ANALYSIS", {"duration": "1s", "metrics": [entry]})
+
+    assert result.status is StageStatus.SUCCESS, result.reason
+    kept = json.loads(harness.metadata["analysis/metrics-0"])["evaluations"]
+    assert len(kept) == 2
+    assert {value for each in kept for value in each["values"]} == {0.7}
+    assert {value for each in kept for value in each["control"]} == {0.1}
+    assert all("too few for a difference" in each["warning"] for each in kept)

@@ -57,7 +57,7 @@ async def test_a_metric_in_its_range_lets_the_pipeline_go_on(web: WebServer) -> 
     assert harness.clock.now() == NOON + timedelta(minutes=3)
     assert harness.metadata["elapsedTime"] == "3m0s"
     assert harness.metadata["pipecd/stage-display-metadata"] == "3 evaluations, no failures"
-    assert json.loads(harness.shared.values[LATEST]) == {"start_time": int(NOON.timestamp())}
+    assert json.loads(harness.shared.values[LATEST])["start_time"] == int(NOON.timestamp())
 
 
 async def test_the_numbers_of_each_evaluation_are_kept_with_the_stage(web: WebServer) -> None:
@@ -114,6 +114,16 @@ async def test_failures_decay_when_a_window_is_given(web: WebServer) -> None:
     assert decayed.status is StageStatus.SUCCESS, decayed.reason
     assert record_of(forgetful)["allFailures"] == 3
     assert failed.status is StageStatus.FAILURE
+
+
+async def test_an_option_without_effect_is_told_in_the_log(web: WebServer) -> None:
+    harness = make()
+    url = serve_numbers(web, "/errors", lambda _: [1.0])
+    options = {"duration": "1m", "restartThreshold": 3, "metrics": [metric(url)]}
+
+    await harness.run("ANALYSIS", options)
+
+    assert "restartThreshold: has no effect" in harness.text
 
 
 async def test_a_limit_of_zero_holds(web: WebServer) -> None:
@@ -192,19 +202,6 @@ async def test_the_canary_is_compared_with_the_baseline(web: WebServer) -> None:
 
     assert result.status is StageStatus.SUCCESS, result.reason
     assert sorted(web.asked) == ["GET /baseline", "GET /canary"]
-
-
-async def test_without_an_earlier_analysis_there_is_nothing_to_compare_with(web: WebServer) -> None:
-    harness = make()
-    url = serve_numbers(web, "/rate", lambda _: [0.1])
-    options = {"duration": "2m", "metrics": [metric(url, strategy="PREVIOUS")]}
-
-    first = await harness.run("ANALYSIS", options)
-
-    assert first.status is StageStatus.SUCCESS
-    assert web.asked == []
-    assert "there is no earlier analysis to compare with" in harness.text
-    assert LATEST in harness.shared.values, "the next one has something"
 
 
 async def test_checks_ask_for_200_by_default_and_can_look_at_the_body(web: WebServer) -> None:
@@ -303,8 +300,54 @@ async def test_looks_that_were_missed_are_made_up_for_and_the_end_stays(web: Web
 
     assert result.status is StageStatus.SUCCESS, result.reason
     assert harness.clock.now() == NOON + timedelta(minutes=9), "it was over already"
-    assert web.asked.count("GET /rate") == 5
     assert web.asked.count("GET /up") == 1, "an address cannot be asked about the past"
+    assert web.asked.count("GET /rate") == 1, "nor can one that answers with numbers"
+
+
+async def test_a_stage_that_is_retried_begins_anew(web: WebServer) -> None:
+    """What failed once would fail at once again if its time and failures still counted."""
+    harness = make()
+    url = serve_numbers(web, "/rate", lambda number: [0.9 if number == 1 else 0.1])
+    options = {"duration": "2m", "metrics": [metric(url)]}
+
+    first = await harness.run("ANALYSIS", options)
+    second = await harness.run("ANALYSIS", options, retried_count=1)
+
+    assert first.status is StageStatus.FAILURE
+    assert second.status is StageStatus.SUCCESS, second.reason
+    record = record_of(harness)
+    assert (record["attempt"], record["evaluated"]) == (1, 2)
+    assert "allFailures" not in record
+
+
+async def test_infinite_values_are_kept_so_that_a_restart_does_not_forget_failures(
+    web: WebServer,
+) -> None:
+    web.give("/rate", Answer(body=b'{"values": ["+Inf", "-Inf", 1e300, "0.25"]}'))
+    options = {
+        "duration": "2m",
+        "metrics": [metric(f"{web.url}/rate", failureLimit=1)],
+    }
+    clock = FakeClock(frozen=True)
+    harness = make(clock=clock)
+    killed = asyncio.create_task(harness.run("ANALYSIS", options))
+    await harness.wait_logged("Analysing")
+    await clock.advance(timedelta(minutes=1))
+    await harness.wait_logged("failure 1, 1 allowed")
+    await asyncio.sleep(0)  # kept in the same step of the loop
+    before = dict(harness.metadata.values)
+    killed.cancel()
+    await asyncio.gather(killed, return_exceptions=True)
+    again = make(clock=FakeClock(NOON + timedelta(minutes=1)))
+    again.metadata.values.update(before)
+
+    result = await again.run("ANALYSIS", options)
+
+    assert json.loads(before["analysis/metrics-0"])["evaluations"][0]["values"] == [
+        *("Infinity", "-Infinity"),
+        *(1e300, 0.25),
+    ]
+    assert "failed 2 times, 1 allowed" in result.reason
 
 
 async def test_a_stage_that_another_agent_began_goes_on_with_the_time_it_kept(
@@ -328,16 +371,16 @@ spec:
       url: {url}/{{{{ .AppCustomArgs.kind }}}}/{{{{ .AppCustomArgs.env }}}}
       jsonPath: $.values
       interval: 1m
-      timeout: 200ms
+      timeout: {timeout}
       expected: {{max: 0.5}}
     rare: {{url: "{url}/x", jsonPath: $.values, interval: 1h, expected: {{max: 1}}}}
 """
 
 
-def with_templates(web: WebServer, folder: Path) -> StageHarness[Analysis]:
+def with_templates(web: WebServer, folder: Path, *, timeout: str = "30s") -> StageHarness[Analysis]:
     (folder / ".pipe").mkdir()
     (folder / ".pipe" / "a.yaml").write_text("apiVersion: pipecd.dev/v1beta1\nkind: EventWatcher\n")
-    (folder / ".pipe" / "b.yaml").write_text(TEMPLATE.format(url=web.url))
+    (folder / ".pipe" / "b.yaml").write_text(TEMPLATE.format(url=web.url, timeout=timeout))
     (folder / ".pipe" / "c.yaml").write_text(
         "kind: AnalysisTemplate\nspec: {metrics: {other: {}}}\n"
     )
@@ -362,7 +405,7 @@ async def test_a_template_is_used_with_the_arguments_of_application_and_stage(
 
 async def test_the_time_limit_of_a_template_counts(web: WebServer, tmp_path: Path) -> None:
     """Not the default of the stage's own entry, which is longer."""
-    harness = with_templates(web, tmp_path)
+    harness = with_templates(web, tmp_path, timeout="200ms")
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -420,3 +463,16 @@ async def test_what_is_kept_with_a_stage_is_bounded(web: WebServer) -> None:
     assert record["evaluated"] == 120
     assert record["evaluations"][-1]["count"] == 2000
     assert len(record["evaluations"][-1]["values"]) == 30
+
+
+async def test_what_is_kept_of_many_analyses_with_long_queries_is_bounded(web: WebServer) -> None:
+    harness = make()
+    url = serve_numbers(web, "/rate", lambda _: [0.1])
+    entries = [metric(f"{url}?x={'y' * 2000}{number}") for number in range(50)]
+
+    result = await harness.run("ANALYSIS", {"duration": "1m", "metrics": entries})
+
+    assert result.status is StageStatus.SUCCESS, result.reason
+    kept = [value for key, value in harness.metadata.values.items() if key.startswith("analysis/")]
+    assert len(kept) == 50
+    assert sum(map(len, kept)) <= 48 * 1024

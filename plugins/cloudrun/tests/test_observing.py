@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state, drift, preview, details, versions and strategy."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from pipecd_plugin_cloudrun.observing import ListedServices
 from pipecd_plugin_cloudrun.watching import watch_services
 
 from pipecd_sdk import Health, ResourceGoneError, SyncStatus, SyncStrategy
 from pipecd_sdk._observation import Observation
+from pipecd_sdk.testing import FakeClock
 from pipecd_test_support.google_cloud.cloud_run_lab import CloudRunLab, make_job, make_service
 from pipecd_test_support.google_cloud.fake_cloud_run import PlannedFault, make_error
 
@@ -157,6 +160,30 @@ async def test_values_of_a_manifest_with_secrets_are_never_shown(lab: CloudRunLa
     assert "PASSWORD" in shown
 
 
+async def test_secrets_in_commands_headers_and_whole_containers_are_never_shown(
+    lab: CloudRunLab,
+) -> None:
+    headers = [{"name": "Key", "value": "hunter1"}]
+    probe = {"httpGet": {"path": "/", "httpHeaders": headers}}
+    given = {"args": ["--key=hunter2"], "command": ["run", "hunter3"], "startupProbe": probe}
+    before, after = make_service(), make_service(web=given)
+    side = {"image": "side:1", "name": "side", "env": [{"name": "K", "value": "hunter4"}]}
+    after["spec"]["template"]["spec"]["containers"].append(side)
+    first = lab(lab.write(1, before, app__pipecd__yaml=OPENED), number=1)
+    await first.run("CLOUDRUN_SYNC")
+    second = lab(lab.write(2, after, app__pipecd__yaml=OPENED), running=before)
+
+    preview = (await second.plan_preview())["tokyo"]
+    drifted = await second.live_state()
+    await second.run("CLOUDRUN_SYNC")
+    opened = await second.open_resource((await second.live_state()).resources[0][1].id)
+
+    assert drifted.sync.status is SyncStatus.OUT_OF_SYNC
+    shown = preview.details + drifted.sync.reason + opened.manifest + (opened.difference or "")
+    assert "hunter" not in shown
+    assert "side:1" in preview.details
+
+
 async def test_details_have_the_manifest_conditions_and_the_difference(lab: CloudRunLab) -> None:
     harness = lab(V1, number=1)
     await harness.run("CLOUDRUN_SYNC")
@@ -248,3 +275,92 @@ async def test_the_watch_announces_what_changed_and_survives_refusals(lab: Cloud
         await watch_services(cloud, "tokyo", announced.append, sleep=sleep)
 
     assert announced == ["application-1"]
+
+
+async def list_once(lab: CloudRunLab) -> None:
+    """Lets the watch list the services once, for the plugin."""
+    cloud = lab.plugin.clouds.get(lab(V1).targets[0])
+
+    async def sleep(_: float) -> None:
+        raise OverError
+
+    note = lab.plugin.observer.get_listed("tokyo").note
+    with pytest.raises(OverError):
+        await watch_services(cloud, "tokyo", lambda _: None, note=note, sleep=sleep)
+
+
+async def test_what_the_watch_has_listed_is_not_asked_for_again(lab: CloudRunLab) -> None:
+    harness = lab(V1, number=1)
+    await harness.run("CLOUDRUN_SYNC")
+    await list_once(lab)
+    await harness.live_state()
+    lab.cloud.asked.clear()
+
+    seen = await harness.live_state()
+
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+    assert lab.cloud.asked == []
+    change_image(lab.service())
+    await list_once(lab)
+    lab.cloud.asked.clear()
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+    revision = f"/v2/projects/shop/locations/asia-northeast1/services/web/revisions/{FIRST}"
+    assert lab.cloud.asked == [f"GET {revision}"], "the service has changed, so may have these"
+
+
+async def test_a_list_from_before_a_stage_does_not_count(lab: CloudRunLab) -> None:
+    await lab(V1, number=1).run("CLOUDRUN_SYNC")
+    await list_once(lab)
+    harness = lab(V2, running=V1)
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+
+    await harness.run("CLOUDRUN_SYNC")
+
+    seen = await harness.live_state()
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+
+
+async def test_a_list_that_is_old_does_not_count() -> None:
+    now = 100.0
+    listed = ListedServices(lambda: now)
+    listed.note({"web": {"etag": "1"}}, begun=now)
+    assert listed.find("web", "application-1") == {"etag": "1"}
+
+    now += 21
+
+    assert listed.find("web", "application-1") is None
+
+
+async def test_without_a_list_a_service_is_read_less_and_less(lab: CloudRunLab) -> None:
+    clock = FakeClock()
+    harness = lab(V1, number=1, clock=clock)
+    await harness.run("CLOUDRUN_SYNC")
+    await harness.live_state()
+    lab.cloud.asked.clear()
+
+    for _ in range(20):
+        await clock.advance(timedelta(minutes=1))
+        await harness.live_state()
+
+    reads = sum(each.endswith("/services/web") for each in lab.cloud.asked)
+    assert 5 <= reads <= 8, "after 1, 2, 4 minutes, then every 5"
+    change_image(lab.service())
+    await clock.advance(timedelta(minutes=5))
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+
+
+async def test_a_throttled_project_is_asked_less_and_less(lab: CloudRunLab) -> None:
+    clock = FakeClock()
+    harness = lab(V1, number=1, clock=clock)
+    refusal = make_error(429, "RESOURCE_EXHAUSTED", "Quota exceeded")
+    lab.cloud.faults.append(PlannedFault(matches="GET", answer=refusal, times=1000))
+    counts = []
+
+    for _ in range(8):
+        seen = await harness.live_state()
+        assert seen.sync.status is SyncStatus.UNKNOWN
+        assert "Quota exceeded" in seen.sync.reason
+        counts.append(len(lab.cloud.asked))
+        await clock.advance(timedelta(minutes=1))
+
+    assert len(set(counts)) <= 5, counts

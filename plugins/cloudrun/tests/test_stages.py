@@ -2,7 +2,9 @@
 """CLOUDRUN_SYNC, CLOUDRUN_PROMOTE and CLOUDRUN_ROLLBACK of services."""
 
 import asyncio
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -74,11 +76,46 @@ async def test_rollback_restores_traffic_and_template_exactly(lab: CloudRunLab) 
     assert f"Revision {FIRST} is ready" in harness.text, "a rollback waits, too"
 
 
-async def test_rollback_restores_a_service_that_git_never_described(lab: CloudRunLab) -> None:
+async def test_a_template_with_what_revisions_do_not_keep_comes_back(lab: CloudRunLab) -> None:
+    """A revision does not tell whether its health check is disabled: that is no difference."""
+    given = {"metadata": {"annotations": {"run.googleapis.com/health-check-disabled": "true"}}}
+    v1, v2 = (make_service(f"gcr.io/shop/web:{tag}", template=given) for tag in ("v1", "v2"))
+    assert await lab(v1, number=1).run("CLOUDRUN_SYNC") == SUCCESS
+    before = lab.what_people_decide()
+    assert before["template"]["healthCheckDisabled"] is True
+    harness = lab(v2, running=v1)
+    await harness.run("CLOUDRUN_SYNC")
+
+    assert await harness.run("CLOUDRUN_ROLLBACK", {}) == SUCCESS
+
+    assert lab.what_people_decide() == before
+    assert await lab(v2, running=v1).run("CLOUDRUN_SYNC") == SUCCESS
+    assert lab.cloud.list_revisions("web") == [FIRST, SECOND], "the same commit, the same revision"
+
+
+async def test_what_an_earlier_release_has_kept_is_read(lab: CloudRunLab) -> None:
+    assert await lab(V1, number=1).run("CLOUDRUN_SYNC") == SUCCESS
+    harness = lab(V2, running=V1)
+    await harness.run("CLOUDRUN_SYNC")
+    (key,) = (each for each in harness.deployment_metadata.values if each.startswith("original-"))
+    kept = json.loads(harness.deployment_metadata[key])
+    del kept["unkept"]
+    harness.deployment_metadata[key] = json.dumps(kept)
+
+    assert await harness.run("CLOUDRUN_ROLLBACK", {}) == SUCCESS
+
+    assert lab.traffic() == {FIRST: 100}
+
+
+@pytest.mark.parametrize("more", [{}, {"healthCheckDisabled": True}], ids=["plain", "unchecked"])
+async def test_rollback_restores_a_service_that_git_never_described(
+    lab: CloudRunLab, more: dict[str, Any]
+) -> None:
     """It was deployed by hand, with latest: what ran is found in the service, not in git."""
     harness = lab(V2)
     cloud = lab.plugin.clouds.get(harness.targets[0])
-    by_hand = {"template": {"containers": [{"image": "by-hand:1"}]}, "description": "by hand"}
+    template = {"containers": [{"image": "by-hand:1"}], **more}
+    by_hand = {"template": template, "description": "by hand"}
     await cloud.create_service("web", by_hand)
     (made,) = lab.cloud.list_revisions("web")
     await cloud.get_revision("web", made)
@@ -94,9 +131,25 @@ async def test_rollback_restores_a_service_that_git_never_described(lab: CloudRu
     assert during == {SECOND: 20, made: 80}
     assert lab.traffic() == {made: 100}
     assert lab.service()["description"] == "by hand"
+    assert more.items() <= lab.service()["template"].items()
     assert lab.service()["template"]["containers"][0]["image"] == "by-hand:1"
     assert "labels" not in lab.service() or "pipecd-dev-managed-by" not in lab.service()["labels"]
     assert "made by other means, and is taken over" in harness.text
+
+
+async def test_rollback_to_a_commit_whose_manifest_is_refused_restores_its_revision(
+    lab: CloudRunLab,
+) -> None:
+    """Upstream's agent has deployed it, without the field that is refused here."""
+    await deploy_first(lab)
+    before = lab.what_people_decide()
+    harness = lab(V2, running=make_service(web={"imagePullPolicy": "Always"}))
+    await harness.run("CLOUDRUN_PROMOTE", {"percent": 10})
+
+    assert await harness.run("CLOUDRUN_ROLLBACK", {}) == SUCCESS
+
+    assert lab.what_people_decide() == before
+    assert "imagePullPolicy" in harness.text
 
 
 async def test_a_revision_that_fails_ends_the_stage_with_its_reason(lab: CloudRunLab) -> None:
@@ -303,6 +356,21 @@ async def test_a_retried_stage_makes_the_failed_revision_anew_once(lab: CloudRun
     assert await harness.run("CLOUDRUN_SYNC") == SUCCESS
 
     assert lab.cloud.list_revisions("web") == [FIRST, SECOND, f"{SECOND}-2"]
+
+
+async def test_a_retried_stage_waits_anew(lab: CloudRunLab) -> None:
+    await deploy_first(lab)
+    lab.cloud.hanging.add("web:v2")
+    harness = lab(V2, running=V1, clock=FakeClock())
+    assert "is not ready after" in (await harness.run("CLOUDRUN_SYNC")).reason
+    lab.cloud.release("web")
+    lab.cloud.state.revisions["web"][SECOND].polls = 10
+    context = harness._context
+    harness._context = lambda *given: replace(  # type: ignore[method-assign]
+        made := context(*given), stage=replace(made.stage, retried_count=1)
+    )
+
+    assert await harness.run("CLOUDRUN_SYNC") == SUCCESS
 
 
 async def test_the_same_commit_deployed_again_uses_its_revision(lab: CloudRunLab) -> None:

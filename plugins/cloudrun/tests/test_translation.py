@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from pipecd_plugin_cloudrun.config import CloudRunOptions, CloudRunTarget
-from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError, load_manifest
+from pipecd_plugin_cloudrun.manifest import RunManifest, load_manifest
 
-from pipecd_sdk import Source
+from pipecd_sdk import InvalidFileError, Source
 from pipecd_sdk.kit import yaml
 from pipecd_test_support.google_cloud import run_schema
 from pipecd_test_support.google_cloud.cloud_run_lab import make_job, make_service
@@ -185,7 +185,7 @@ def load(tmp_path: Path, manifest: str | dict[str, Any], config: bytes = b"") ->
 
 
 def find_faults(tmp_path: Path, manifest: str | dict[str, Any]) -> str:
-    with pytest.raises(RunManifestError) as caught:
+    with pytest.raises(InvalidFileError) as caught:
         load(tmp_path, manifest)
     return str(caught.value)
 
@@ -280,11 +280,11 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "must hold one service or job, and holds 0 documents"),
-        ("a: 1\n---\nb: 2\n", "holds 2 documents"),
+        ("", "must be one document, and there are 0"),
+        ("a: 1\n---\nb: 2\n", "must be one document, and there are 2"),
         ("a: [", "line 2"),
         ("apiVersion: v1\nkind: Pod\n", "neither a service nor a job: apiVersion 'v1'"),
-        ("[]", "must hold one service or job"),
+        ("[]", "the manifest must be an object"),
         ("apiVersion: serving.knative.dev/v1\nkind: Service\nspec: []\n", "spec: must be a map"),
         (f"a: {'x' * 1024 * 1024}", "has more than 1048576 bytes"),
     ],
@@ -293,14 +293,14 @@ def test_what_is_no_manifest_is_told(tmp_path: Path, text: str, said: str) -> No
     assert said in find_faults(tmp_path, text)
 
 
-def test_a_manifest_cannot_be_read_from_outside_of_the_folder(tmp_path: Path) -> None:
+def test_a_manifest_cannot_be_read_from_outside_of_the_repository(tmp_path: Path) -> None:
     folder = tmp_path / "application"
     folder.mkdir()
     (tmp_path / "elsewhere.yaml").write_text("secret: 1")
     (folder / "service.yaml").symlink_to("../elsewhere.yaml")
     source = Source(application_directory=str(folder), read_options=CloudRunOptions)
 
-    with pytest.raises(RunManifestError, match="leads out of the application's folder"):
+    with pytest.raises(InvalidFileError, match="leads out of the repository"):
         load_manifest(source)
 
 

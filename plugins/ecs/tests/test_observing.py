@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state, drift, details and preview."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pipecd_plugin_ecs.observing import ServiceDescriptions
 from pipecd_plugin_ecs.plugin import Ecs
+from pipecd_plugin_ecs.provider.ecs import EcsClient
 
+from pipecd_aws import AwsAccounts, AwsError
 from pipecd_sdk import Health, ResourceGoneError, SyncStatus
-from pipecd_sdk.testing import StageHarness
+from pipecd_sdk.testing import FakeClock, StageHarness
 from pipecd_test_support.aws.ecs_lab import EcsLab, make_task
 
 pytestmark = pytest.mark.xdist_group("aws")
@@ -181,7 +186,11 @@ APPLICATION = (
 
 def write_secret(lab: EcsLab, commit: str, value: str) -> Path:
     variables = [{"name": "PASSWORD", "value": value}]
-    task = make_task(container={"environment": variables})
+    mount = {"scope": "task", "driver": "local", "driverOpts": {"o": f"password={value}"}}
+    task = make_task(
+        container={"environment": variables, "dockerLabels": {"key": value}},
+        volumes=[{"name": "share", "dockerVolumeConfiguration": mount}],
+    )
     folder = lab.write(commit, task, lab.make_service())
     (folder / "app.pipecd.yaml").write_text(APPLICATION)
     return folder
@@ -229,3 +238,133 @@ async def test_a_preview_of_the_first_commit_shows_all(lab: EcsLab) -> None:
     [preview] = (await lab.open("first", v1).plan_preview()).values()
 
     assert preview.summary == "task definition and service definition new"
+
+
+MINUTE = timedelta(minutes=1)
+
+
+async def advance(harness: StageHarness[Ecs], length: timedelta) -> None:
+    assert isinstance(harness.clock, FakeClock)
+    await harness.clock.advance(length)
+
+
+async def test_nothing_but_the_service_is_read_while_it_does_not_change(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    await harness.live_state()
+    lab.aws.forget()
+
+    for _ in range(3):
+        await advance(harness, MINUTE)
+        seen = await harness.live_state()
+
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+    assert [each["action"] for each in lab.aws.calls()] == ["DescribeServices"] * 3
+    await advance(harness, 3 * MINUTE)
+    await harness.live_state()
+    assert lab.aws.calls("DescribeTaskSets"), "they are read after five minutes anyway"
+
+
+async def test_a_change_outside_is_seen_within_a_minute(lab: EcsLab) -> None:
+    harness = await begin(lab)
+    await harness.live_state()
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", desiredCount=9)
+
+    await advance(harness, MINUTE)
+    seen = await harness.live_state()
+
+    assert seen.sync.status is SyncStatus.OUT_OF_SYNC
+    assert seen.resources[0][1].metadata["desiredCount"] == "9"
+
+
+async def test_what_a_stage_has_changed_is_seen_at_once(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first()
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service(count=2))
+    harness = lab.open("second", v2, v1)
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+
+    assert (await harness.run("ECS_SYNC")).reason == ""
+
+    seen = await harness.live_state()
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+    assert seen.resources[0][1].metadata["runningCount"] == "2"
+
+
+def open_client(lab: EcsLab, clock: FakeClock) -> EcsClient:
+    account = AwsAccounts().get(lab.target.config)
+    account = replace(account, clock=clock, retry_time=timedelta(seconds=1))
+    return EcsClient(account=account, cluster=lab.cluster)
+
+
+def make_services(lab: EcsLab, count: int) -> list[str]:
+    """Services of which nothing runs."""
+    names = [f"web-{number:02}" for number in range(count)]
+    for name in names:
+        controller = {"type": "EXTERNAL"}
+        lab.aws.ecs.create_service(
+            cluster=lab.cluster, serviceName=name, deploymentController=controller
+        )
+    lab.aws.forget()
+    return names
+
+
+async def test_the_services_of_a_cluster_are_described_ten_in_a_call(lab: EcsLab) -> None:
+    names = make_services(lab, 23)
+    clock = FakeClock()
+    client, known = open_client(lab, clock), ServiceDescriptions()
+    for name in [*names, "missing"]:
+        await known.find(client, name)
+        await clock.advance(timedelta(seconds=1))
+    lab.aws.forget()
+
+    await clock.advance(MINUTE)
+    found = [await known.find(client, name) for name in [*names, "missing"]]
+
+    assert [each.name if each else None for each in found] == [*names, None]
+    assert len(lab.aws.calls("DescribeServices")) == 3
+
+
+async def test_a_service_that_nobody_asks_for_any_more_is_not_described(lab: EcsLab) -> None:
+    names = make_services(lab, 2)
+    clock = FakeClock()
+    client, known = open_client(lab, clock), ServiceDescriptions()
+    for name in names:
+        await known.find(client, name)
+    lab.aws.forget()
+
+    for _ in range(12):
+        await clock.advance(MINUTE)
+        await known.find(client, names[0])
+
+    asked = [each["parameters"]["services"] for each in lab.aws.calls("DescribeServices")]
+    assert asked[0] == names
+    assert asked[-1] == names[:1]
+
+
+async def test_one_service_that_may_not_be_read_hides_no_other(lab: EcsLab) -> None:
+    names = make_services(lab, 2)
+    clock = FakeClock()
+    client, known = open_client(lab, clock), ServiceDescriptions()
+    for name in names:
+        await known.find(client, name)
+    await clock.advance(MINUTE)
+    lab.aws.break_next("DescribeServices", "deny")
+
+    assert await known.find(client, names[0]) is not None
+
+
+async def test_a_throttled_cluster_is_asked_less_and_less(lab: EcsLab) -> None:
+    [name] = make_services(lab, 1)
+    clock = FakeClock()
+    client, known = open_client(lab, clock), ServiceDescriptions()
+    client = replace(client, account=client.account.limit_retries(timedelta()))
+    lab.aws.break_next("DescribeServices", "throttle", count=1000)
+
+    for _ in range(20):
+        with pytest.raises(AwsError, match="Rate exceeded"):
+            await known.find(client, name)
+        await clock.advance(MINUTE)
+
+    assert 5 <= len(lab.aws.calls("DescribeServices")) <= 12
+    lab.aws.forget()
+    await clock.advance(5 * MINUTE)
+    assert await known.find(client, name) is not None

@@ -59,6 +59,185 @@ async def test_a_broken_rolling_update_is_rolled_back(lab: EcsLab) -> None:
     assert tags["pipecd-dev-commit-hash"] == "v1"
 
 
+async def test_an_answer_from_before_the_update_does_not_fail_it(lab: EcsLab) -> None:
+    """What AWS tells of a service may be older than the change that it has just taken."""
+    v1 = await lab.deploy_first(make_rolling(lab))
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    lab.aws.break_next("DescribeServices", "stale", after=2, count=3)
+
+    assert_success(await lab.open("second", v2, v1).run("ECS_SYNC"))
+
+    assert lab.read_image(lab.read_service()["taskDefinition"]) == "web:v2"
+
+
+async def test_an_update_that_aws_has_taken_back_fails(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    lab.aws.break_next("DescribeServices", "stale", after=2, count=100)
+
+    result = await lab.open("second", v2, v1).run("ECS_SYNC")
+
+    assert "AWS has ended the update of web" in result.reason
+
+
+async def test_a_rolling_service_whose_revision_was_deregistered_comes_back(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    ran = lab.read_service()["taskDefinition"]
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), make_rolling(lab)), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+    lab.aws.ecs.deregister_task_definition(taskDefinition=ran)
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    runs = lab.read_service()["taskDefinition"]
+    assert (lab.read_image(runs), runs != ran) == ("web:v1", True)
+
+
+def read_service(lab: EcsLab, cluster: str, name: str) -> dict[str, Any]:
+    """Returns a service beside the lab's own."""
+    found: dict[str, Any] = lab.aws.ecs.describe_services(cluster=cluster, services=[name])
+    (service,) = found["services"]
+    return dict(service)
+
+
+async def test_a_rolling_service_that_was_renamed_comes_back(lab: EcsLab) -> None:
+    """A service without task sets is not asked for them: AWS refuses that."""
+    v1 = await lab.deploy_first(make_rolling(lab))
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, serviceName="shop"))
+    harness = lab.open("second", v2, v1)
+    assert_success(await harness.run("ECS_SYNC"))
+    lab.aws.forget()
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert lab.read_image(lab.read_service()["taskDefinition"]) == "web:v1"
+    assert lab.aws.calls("DescribeTaskSets") == []
+    left = read_service(lab, lab.cluster, "shop")
+    assert (left["desiredCount"], left["status"]) == (0, "ACTIVE")
+    assert "runs no tasks now" in harness.text
+
+
+async def test_a_rolling_service_that_was_moved_to_another_cluster_comes_back(
+    lab: EcsLab,
+) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    other = f"{lab.cluster}-other"
+    lab.aws.ecs.create_cluster(clusterName=other)
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, clusterArn=other, count=2))
+    harness = lab.open("second", v2, v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    service = lab.read_service()
+    assert lab.read_image(service["taskDefinition"]) == "web:v1"
+    assert (service["desiredCount"], service["runningCount"]) == (4, 4)
+    assert f"the service web in {other} of the failed commit is left" in harness.text
+
+
+async def test_what_ran_in_the_other_cluster_does_not_come_back_in_the_first(lab: EcsLab) -> None:
+    """Somebody's service has the same name there: its tasks and their number are its own."""
+    v1 = await lab.deploy_first(make_rolling(lab, count=None))
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", desiredCount=4)
+    other = f"{lab.cluster}-other"
+    lab.aws.ecs.create_cluster(clusterName=other)
+    theirs = lab.aws.ecs.register_task_definition(**make_task("web:theirs"))["taskDefinition"]
+    lab.aws.ecs.create_service(
+        cluster=other,
+        serviceName="web",
+        taskDefinition=theirs["taskDefinitionArn"],
+        desiredCount=1,
+    )
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, clusterArn=other, count=2))
+    harness = lab.open("second", v2, v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    service = lab.read_service()
+    assert (lab.read_image(service["taskDefinition"]), service["desiredCount"]) == ("web:v1", 4)
+    assert f"web in {other}, which was there before the deployment, is left" in harness.text
+    left = read_service(lab, other, "web")
+    assert (lab.read_image(left["taskDefinition"]), left["desiredCount"]) == ("web:theirs", 1)
+
+
+REGISTRIES = [{"registryArn": "arn:aws:servicediscovery:eu-central-1:123456789012:service/srv-1"}]
+SPREAD = [{"type": "spread", "field": "attribute:ecs.availability-zone"}]
+
+
+def read_last_update(lab: EcsLab) -> dict[str, Any]:
+    """What AWS was told: moto does not keep all of it."""
+    found: dict[str, Any] = lab.aws.calls("UpdateService")[-1]["parameters"]
+    return found
+
+
+async def test_lists_that_are_gone_from_git_are_cleared(lab: EcsLab) -> None:
+    """AWS leaves them as they are unless it is told that they are empty."""
+    v1 = await lab.deploy_first(
+        make_rolling(lab, serviceRegistries=REGISTRIES, placementStrategy=SPREAD)
+    )
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+
+    assert_success(await lab.open("second", v2, v1).run("ECS_SYNC"))
+
+    sent = read_last_update(lab)
+    assert (sent["serviceRegistries"], sent["placementStrategy"]) == ([], [])
+    assert "loadBalancers" not in sent, "git never had any: they are somebody's"
+    assert "placementConstraints" not in sent
+
+
+async def test_a_service_that_leaves_its_load_balancer_has_none(lab: EcsLab) -> None:
+    arns = lab.balance()
+    group = {"targetGroupArn": arns["primary"], "containerName": "web", "containerPort": 80}
+    given = make_rolling(lab, loadBalancers=[group])
+    alone = lab.make_options(accessType="SERVICE_DISCOVERY", targetGroups={})
+    v1 = lab.write("v1", make_task(), given)
+    assert_success(await lab.open("first", v1, options=alone).run("ECS_SYNC"))
+    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+
+    assert_success(await lab.open("second", v2, v1, options=alone).run("ECS_SYNC"))
+
+    assert read_last_update(lab)["loadBalancers"] == []
+
+
+async def test_a_rollback_clears_the_lists_that_only_the_failed_commit_has(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    given = make_rolling(lab, serviceRegistries=REGISTRIES)
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    sent = read_last_update(lab)
+    assert sent["serviceRegistries"] == []
+    assert "loadBalancers" not in sent
+
+
+async def test_a_rollback_gives_back_lists_that_others_had_set(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", placementStrategy=SPREAD)
+    there = lab.read_service()["placementStrategy"]
+    given = make_rolling(lab, placementStrategy=[{"type": "random"}])
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert there == SPREAD
+    assert read_last_update(lab)["placementStrategy"] == SPREAD
+
+
+async def test_there_is_no_canary_to_clean_of_a_rolling_service_or_a_task(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(make_rolling(lab))
+    lab.aws.forget()
+
+    assert_success(await lab.open("second", v1, v1).run("ECS_CANARY_CLEAN", {}))
+    alone = lab.open("third", lab.write("v2", make_task("job:v1")), options=standalone(lab))
+    assert_success(await alone.run("ECS_CANARY_CLEAN", {}))
+
+    assert [each["action"] for each in lab.aws.calls()] == ["DescribeServices"]
+
+
 async def test_recreate_stops_a_rolling_service_first(lab: EcsLab) -> None:
     v1 = await lab.deploy_first(make_rolling(lab))
     v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, count=None))

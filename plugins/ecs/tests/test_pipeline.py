@@ -54,6 +54,23 @@ async def begin(
     return lab.open("second", v2, v1), v2
 
 
+async def test_task_sets_in_another_cluster_are_removed_by_the_rollback(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first()
+    other = f"{lab.cluster}-other"
+    lab.aws.ecs.create_cluster(clusterName=other)
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service(clusterArn=other))
+    harness = lab.open("second", v2, v1)
+    assert_success(await harness.run("ECS_CANARY_ROLLOUT", {"scale": 50}))
+    harness.metadata.values.clear()
+    assert_success(await harness.run("ECS_PRIMARY_ROLLOUT", {}, index=1))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    left = lab.aws.ecs.describe_task_sets(cluster=other, service="web")["taskSets"]
+    assert left == []
+    assert f"the service web in {other} of the failed commit is left" in harness.text
+
+
 async def test_a_canary_goes_to_all_and_leaves_one_task_set(lab: EcsLab) -> None:
     harness, _ = await begin(lab)
 
@@ -80,6 +97,33 @@ async def test_the_canary_has_its_own_target_group(lab: EcsLab) -> None:
     [group] = made["parameters"]["loadBalancers"]
     assert "/canary-" in group["targetGroupArn"]
     assert made["parameters"]["scale"] == {"value": 50.0, "unit": "PERCENT"}
+
+
+async def test_a_canary_that_is_rolled_out_again_gets_its_new_share(lab: EcsLab) -> None:
+    harness, _ = await begin(lab)
+    await run_pipeline(harness, upto=1)
+
+    assert_success(await harness.run("ECS_CANARY_ROLLOUT", {"scale": 100}, index=1))
+
+    assert [(each["status"], each["scale"]) for each in lab.read_sets()] == [
+        ("ACTIVE", 100.0),
+        ("PRIMARY", 100.0),
+    ]
+    assert len(lab.aws.calls("CreateTaskSet")) == 1
+
+
+async def test_a_canary_that_was_removed_can_be_rolled_out_again(lab: EcsLab) -> None:
+    harness, _ = await begin(lab)
+    await run_pipeline(harness, upto=1)
+    assert_success(await harness.run("ECS_CANARY_CLEAN", {}, index=1))
+    assert [each["status"] for each in lab.read_sets()] == ["PRIMARY"]
+
+    assert_success(await harness.run("ECS_CANARY_ROLLOUT", {"scale": 25}, index=2))
+
+    assert [(each["status"], each["scale"]) for each in lab.read_sets()] == [
+        ("ACTIVE", 25.0),
+        ("PRIMARY", 100.0),
+    ]
 
 
 async def test_a_canary_stays_when_the_primary_is_rolled_out(lab: EcsLab) -> None:
@@ -137,6 +181,20 @@ async def test_routing_touches_only_rules_of_both_groups_and_keeps_stickiness(la
     kept = lab.aws.elb.describe_rules(RuleArns=[rule["parameters"]["RuleArn"]])["Rules"][0]
     sticky = kept["Actions"][0]["ForwardConfig"]["TargetGroupStickinessConfig"]
     assert sticky["DurationSeconds"] == 300
+
+
+async def test_routing_reaches_every_load_balancer_of_the_primarys_group(lab: EcsLab) -> None:
+    harness, _ = await begin(lab)
+    listener = lab.add_load_balancer()
+
+    await run_pipeline(harness, upto=2)
+
+    assert lab.read_default_weights(listener) == {"primary": 80, "canary": 20}
+    assert lab.read_weights()["default-80"] == [("primary", 80), ("canary", 20)]
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert lab.read_default_weights(listener) == {"primary": 100, "canary": 0}
 
 
 async def test_routing_that_is_so_already_changes_nothing(lab: EcsLab) -> None:
@@ -280,6 +338,32 @@ async def test_a_revision_that_was_deregistered_is_registered_anew(lab: EcsLab) 
     assert_success(await harness.run("ECS_ROLLBACK"))
 
     assert [each["image"] for each in lab.read_sets()] == ["web:v1"]
+
+
+async def test_a_revision_that_was_deleted_is_registered_anew(lab: EcsLab) -> None:
+    harness, _ = await begin(lab)
+    await run_pipeline(harness)
+    said = "Unable to describe task definition."
+    lab.aws.break_next("DescribeTaskDefinition", "refuse", code="ClientException", message=said)
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert [each["image"] for each in lab.read_sets()] == ["web:v1"]
+    assert len(lab.aws.calls("RegisterTaskDefinition")) == 2
+
+
+async def test_a_rollback_whose_tasks_do_not_run_fails(lab: EcsLab) -> None:
+    """What ran is not back before its tasks run: success would hide an outage."""
+    harness, _ = await begin(lab)
+    await run_pipeline(harness)
+    for arn in lab.aws.ecs.list_task_definitions(familyPrefix="web")["taskDefinitionArns"]:
+        lab.aws.ecs.deregister_task_definition(taskDefinition=arn)
+    lab.write("v1", make_task("web:broken"), lab.make_service())  # so it is registered anew
+
+    result = await harness.run("ECS_ROLLBACK")
+
+    assert result.status is StageStatus.FAILURE
+    assert "0 of 4 tasks running" in result.reason
 
 
 async def test_a_lost_answer_makes_no_second_task_set(lab: EcsLab) -> None:

@@ -104,9 +104,13 @@ def test_wrong_options_of_stages_are_told_at_planning(
     ("given", "sentence"),
     [
         ({"accessType": "DNS"}, "accessType"),
-        ({"taskDefinitionFile": "../other/taskdef.json"}, "leads out"),
+        ({"taskDefinitionFile": "/etc/taskdef.json"}, "not a path within"),
         ({"launchType": "MAGIC"}, "launchType"),
         ({"awsvpcConfiguration": {"subnets": ["s"] * 17}}, "16 at most"),
+        (
+            {"targetGroups": {name: {"targetGroupArn": "a"} for name in ("primary", "canary")}},
+            "is the target group of the primary, too",
+        ),
         ({"stableTimeout": "-1s"}, "stableTimeout"),
     ],
 )
@@ -209,7 +213,7 @@ async def test_the_running_task_definition_is_the_one_its_own_commit_names(tmp_p
         ("[]", "must be an object"),
         ("a: [1", "line 1"),
         ("{}", "has no family"),
-        (None, "is not a file of the commit"),
+        (None, "is not in the repository"),
     ],
 )
 async def test_a_bad_definition_fails_the_stage_with_a_sentence(
@@ -234,7 +238,7 @@ async def test_a_definition_that_is_a_link_out_of_the_repository_is_refused(tmp_
 
     result = await open_harness(folder).run("ECS_SYNC")
 
-    assert "leads out of the application's folder" in result.reason
+    assert "leads out of the repository" in result.reason
 
 
 async def test_a_task_without_a_service_needs_a_cluster(tmp_path: Path) -> None:

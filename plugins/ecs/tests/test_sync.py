@@ -189,6 +189,15 @@ async def test_foreign_tags_of_the_service_go_and_its_own_come(lab: EcsLab) -> N
     assert "old" not in tags
 
 
+async def test_tags_may_be_written_in_any_case(lab: EcsLab) -> None:
+    await lab.deploy_first(lab.make_service(Tags=[{"Key": "team", "Value": "shop"}]))
+
+    tags = {t["key"]: t["value"] for t in lab.read_service()["tags"]}
+    assert tags["team"] == "shop"
+    [made] = lab.aws.calls("CreateTaskSet")
+    assert {"key": "team", "value": "shop"} in made["parameters"]["tags"]
+
+
 async def test_a_wrong_controller_is_refused_before_anything_changes(lab: EcsLab) -> None:
     service = lab.make_service(deploymentController={"type": "CODE_DEPLOY"})
     lab.aws.forget()

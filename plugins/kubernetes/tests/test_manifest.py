@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipecd_plugin_kubernetes import manifest
-from pipecd_plugin_kubernetes.manifest import Manifest, ManifestError, ResourceKey, parse_manifests
+from pipecd_plugin_kubernetes.manifest import Manifest, ManifestError, parse_manifests
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
@@ -183,8 +183,3 @@ def test_what_is_written_is_read_again(data: object) -> None:
 def test_any_text_gives_manifests_or_a_sentence(text: str) -> None:
     with suppress(ManifestError):
         assert all(each.name for each in parse(text))
-
-
-def test_a_key_without_namespace_is_that_of_a_kind_without_namespaces() -> None:
-    key = ResourceKey("", "Namespace", "shop", "shop")
-    assert str(key.drop_namespace()) == ":Namespace::shop"

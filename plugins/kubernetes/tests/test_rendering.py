@@ -382,6 +382,14 @@ async def test_a_reference_that_is_none_is_refused(site: Site) -> None:
     assert "helmChart.ref cannot be" in said
 
 
+async def test_the_error_of_a_fetch_does_not_show_a_password(site: Site) -> None:
+    site.put("helm")
+    given = HelmChart(git_remote="ssh://git:s3cret@good.dev/x", ref="v1", path=".")
+    said = await site.refuse(Input(helm_chart=given), allowed_hosts=("good.dev",))
+    assert "fetching the chart from 'ssh://…@good.dev/x' failed" in said
+    assert "s3cret" not in said
+
+
 async def test_an_oci_chart_of_an_allowed_registry_is_named_by_its_address(site: Site) -> None:
     site.put("helm")
     given = HelmChart(repository="oci://reg.dev/charts/", name="web", version="1.0.0")

@@ -2,6 +2,7 @@
 """Live state, drift, details, preview, versions and strategy."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pipecd_plugin_lambda.planning import find_version
 from pipecd_plugin_lambda.traffic import Traffic, VersionShare, parse_kept, send_all, shift
 
 from pipecd_sdk import Health, ResourceGoneError, SyncStatus, SyncStrategy
+from pipecd_sdk.testing import FakeClock
 from pipecd_test_support.aws.lambda_lab import LambdaLab
 
 pytestmark = pytest.mark.xdist_group("lambda")
@@ -73,6 +75,17 @@ async def test_drift_is_told_field_by_field_and_without_values_of_variables(
     assert "secret" not in seen.sync.reason
 
 
+async def test_tags_that_may_not_be_read_are_no_drift(lab: LambdaLab) -> None:
+    """AWS answers without them where the right lambda:ListTags is missing."""
+    await lab.sync("v1", tags={"team": "shop"})
+    lab.aws.break_next("GetFunction", "untagged", count=10)
+
+    seen = await lab.deploy("v1").live_state()
+
+    assert seen.sync.status is SyncStatus.UNKNOWN
+    assert "allow the action lambda:ListTags" in seen.sync.short_reason
+
+
 async def test_ignored_fields_may_differ(lab: LambdaLab) -> None:
     await lab.sync("v1")
     lab.client.update_function_configuration(FunctionName=lab.name, MemorySize=512)
@@ -89,6 +102,57 @@ async def test_a_function_that_is_not_there_is_told(lab: LambdaLab) -> None:
 
     assert seen.resources[0][1].health is Health.UNHEALTHY
     assert seen.sync.reason == f"there is no function {lab.name}"
+
+
+async def test_a_function_that_stays_as_it_is_is_read_less_and_less(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    harness = lab.deploy("v1")
+    assert isinstance(harness.clock, FakeClock)
+    await harness.live_state()
+    lab.aws.forget()
+
+    for _ in range(20):
+        await harness.clock.advance(timedelta(minutes=1))
+        await harness.live_state()
+
+    reads = len(lab.aws.calls("GetAlias"))
+    assert 4 <= reads <= 9, "after 1 to 2 minutes, 2 to 4, then 2 ½ to 5"
+    assert len(lab.aws.calls()) == 3 * reads
+    lab.client.update_function_configuration(FunctionName=lab.name, MemorySize=512)
+    assert (await harness.open_resource(lab.name)).difference, "a person sees what is there now"
+    lab.client.update_function_configuration(FunctionName=lab.name, MemorySize=640)
+    await harness.clock.advance(timedelta(minutes=5))
+    seen = await harness.live_state()
+    assert "MemorySize: 640" in seen.sync.reason
+
+
+async def test_what_a_stage_has_changed_is_seen_at_once(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    lab.write("v2", memory=512)
+    harness = lab.deploy("v2")
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC
+
+    await harness.run("LAMBDA_SYNC")
+
+    seen = await harness.live_state()
+    assert seen.sync.status is SyncStatus.SYNCED, seen.sync.reason
+
+
+async def test_a_throttled_account_is_asked_less_and_less(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    harness = lab.deploy("v1")
+    assert isinstance(harness.clock, FakeClock)
+    lab.aws.break_next("GetFunction", "throttle", count=1000, service="lambda")
+    counts = []
+
+    for _ in range(8):
+        seen = await harness.live_state()
+        assert seen.sync.status is SyncStatus.UNKNOWN
+        assert "Rate exceeded" in seen.sync.reason
+        counts.append(len(lab.aws.calls("GetFunction")))
+        await harness.clock.advance(timedelta(minutes=1))
+
+    assert len(set(counts)) <= 5, counts
 
 
 async def test_details_show_the_function_without_values_of_variables(lab: LambdaLab) -> None:
@@ -138,6 +202,37 @@ async def test_values_of_opened_secrets_are_not_previewed(lab: LambdaLab) -> Non
 
     assert preview.summary == f"2 fields of {lab.name} would change"
     assert "secret-" not in preview.details
+
+
+async def test_the_password_of_a_source_is_not_previewed(lab: LambdaLab) -> None:
+    for commit in ("v1", "v2"):
+        source = {"git": f"https://me:{commit}-secret@git.example.com/a.git", "ref": commit}
+        lab.write(commit, source=source, handler="a.b", runtime="python3.12")
+    lab.running = "v1"
+
+    preview = (await lab.deploy("v2").plan_preview())["main"]
+
+    assert "git.example.com/a.git" in preview.details
+    assert "-secret" not in preview.details
+
+
+async def test_an_opened_secret_in_the_command_of_an_image_is_shown_nowhere(
+    lab: LambdaLab,
+) -> None:
+    document = {"spec": {"encryption": {"decryptionTargets": ["function.yaml"]}}}
+    for commit in ("v1", "v2"):
+        folder = lab.write(commit, imageConfig={"command": ["run", f"secret-{commit}"]})
+        (folder / "app.pipecd.yaml").write_text(json.dumps(document))
+    assert (await lab.deploy("v1").run("LAMBDA_SYNC")).reason == ""
+    lab.running = "v1"
+    harness = lab.deploy("v2")
+
+    preview = (await harness.plan_preview())["main"]
+    seen = await harness.live_state()
+    details = [await harness.open_resource(each.id) for _, each in seen.resources]
+
+    assert seen.sync.status is SyncStatus.OUT_OF_SYNC
+    assert "secret-" not in f"{preview} {seen.sync} {details}"
 
 
 async def test_the_strategy_is_the_pipeline_but_for_a_first_deployment(lab: LambdaLab) -> None:

@@ -2,6 +2,7 @@
 """Failures at each step, and the rollback after them: everything is as it was before."""
 
 import io
+import json
 import subprocess
 import zipfile
 from collections.abc import Mapping
@@ -50,6 +51,100 @@ async def test_a_sync_that_fails_at_any_step_is_undone(lab: LambdaLab, step: str
 
     assert f"lambda:{step}: no" in failed.reason
     assert lab.read_state() == before
+
+
+async def test_what_others_have_set_and_the_failed_commit_took_over_comes_back(
+    lab: LambdaLab,
+) -> None:
+    """The commit that ran does not name the fields: their values are those of its version."""
+    await lab.sync("v1")
+    by_hand = {"TracingConfig": {"Mode": "Active"}, "EphemeralStorage": {"Size": 1024}}
+    lab.client.update_function_configuration(FunctionName=lab.name, **by_hand)
+    await lab.sync("v2")
+    before = lab.read_state()
+    lab.write("v3", tracingConfig={"mode": "PassThrough"}, ephemeralStorage={"size": 2048})
+    harness = lab.deploy("v3")
+    assert succeeded(await harness.run("LAMBDA_SYNC"))
+
+    await roll_back(harness)
+
+    assert lab.read_state() == before
+    assert before["configuration"]["EphemeralStorage"] == {"Size": 1024}
+
+
+async def test_concurrency_and_url_that_others_have_set_come_back(lab: LambdaLab) -> None:
+    """The commit that ran names none of them, and versions do not have them.
+
+    The stage is called twice: what it notes is from before its first change.
+    """
+    await lab.sync("v1")
+    alias = {"FunctionName": lab.name, "Qualifier": "Service"}
+    lab.client.put_function_concurrency(FunctionName=lab.name, ReservedConcurrentExecutions=5)
+    lab.client.create_function_url_config(**alias, AuthType="AWS_IAM", Cors={"MaxAge": 60})
+    lab.client.put_provisioned_concurrency_config(**alias, ProvisionedConcurrentExecutions=2)
+    lab.write(
+        "v2",
+        reservedConcurrency=9,
+        provisionedConcurrency=4,
+        functionUrl={"authType": "NONE", "cors": {"allowOrigins": ["*"]}},
+    )
+    harness = lab.deploy("v2")
+    lab.aws.break_next("PublishVersion", "refuse", code="InvalidParameterValueException")
+    assert not succeeded(await harness.run("LAMBDA_SYNC"))
+    assert succeeded(await harness.run("LAMBDA_SYNC"))
+
+    await roll_back(harness)
+
+    reserved = lab.client.get_function_concurrency(FunctionName=lab.name)
+    assert reserved["ReservedConcurrentExecutions"] == 5
+    url = lab.client.get_function_url_config(**alias)
+    assert (url["AuthType"], url["Cors"]) == ("AWS_IAM", {"MaxAge": 60})
+    ready = lab.client.get_provisioned_concurrency_config(**alias)
+    assert ready["RequestedProvisionedConcurrentExecutions"] == 2
+
+
+async def test_options_that_nobody_had_set_are_taken_back(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    lab.write("v2", reservedConcurrency=9, provisionedConcurrency=4, functionUrl={})
+    harness = lab.deploy("v2")
+    assert succeeded(await harness.run("LAMBDA_SYNC"))
+
+    await roll_back(harness)
+
+    for taken in (
+        "DeleteFunctionConcurrency",
+        "DeleteFunctionUrlConfig",
+        "DeleteProvisionedConcurrencyConfig",
+    ):
+        assert len(lab.aws.calls(taken)) == 1
+
+
+async def test_the_rules_of_a_url_for_other_origins_are_taken_back(lab: LambdaLab) -> None:
+    """AWS leaves them as they are unless it is told that there are none."""
+    await lab.sync("v1", functionUrl={"authType": "NONE"})
+    lab.write("v2", functionUrl={"authType": "NONE", "cors": {"maxAge": 60}})
+    harness = lab.deploy("v2")
+    assert succeeded(await harness.run("LAMBDA_SYNC"))
+    url = lab.client.get_function_url_config(FunctionName=lab.name, Qualifier="Service")
+    assert url["Cors"] == {"MaxAge": 60}
+
+    await roll_back(harness)
+
+    assert lab.aws.calls("UpdateFunctionUrlConfig")[-1]["parameters"]["Cors"] == {}
+
+
+async def test_notes_of_an_earlier_release_are_read(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    lab.write("v2", reservedConcurrency=9)
+    harness = lab.deploy("v2")
+    assert succeeded(await harness.run("LAMBDA_SYNC"))
+    kept = json.loads(harness.deployment_metadata["lambda/main"])
+    del kept["original-options"]
+    harness.deployment_metadata["lambda/main"] = json.dumps(kept)
+
+    await roll_back(harness)
+
+    assert lab.read_state()["image"] == "shop:v1"
 
 
 @pytest.mark.parametrize("percents", [(), (10,), (10, 50), (100,)])

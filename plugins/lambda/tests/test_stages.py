@@ -223,6 +223,10 @@ async def test_a_function_of_upstream_is_taken_over(lab: LambdaLab) -> None:
     ("spec", "said"),
     [
         ({"role": ""}, "spec.role must be given"),
+        ({"name": "../other"}, "spec.name is not the name of a function: '../other'"),
+        ({"name": "shop/aliases/live"}, "spec.name is not the name of a function"),
+        ({"name": "-shop\n"}, "spec.name is not the name of a function"),
+        ({"name": ["shop"]}, "spec.name is not the name of a function"),
         ({"timeout": 901}, "spec.timeout must be a number, 1 to 900"),
         ({"ephemeralStorage": {"size": 100}}, "spec.ephemeralStorage.size"),
         ({"architectures": [{"name": "risc"}]}, "neither x86_64 nor arm64"),

@@ -52,7 +52,7 @@ async def shim(
         directory=folder,
         environment={"PATH": "/usr/bin:/bin"},
         token="token",  # noqa: S106 - a name, not a secret
-        kill_grace=1.0,
+        kill_grace_seconds=1.0,
     )
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL)
     assert process.stdin is not None

@@ -4,8 +4,9 @@
 from typing import Any
 
 import pytest
-from pipecd_plugin_terraform.changes import read_changes
+from pipecd_plugin_terraform.changes import read_changes, read_messages
 from pipecd_plugin_terraform.livestate import read_view
+from pipecd_plugin_terraform.masking import Mask
 
 from pipecd_sdk import Health, TargetError
 
@@ -71,6 +72,100 @@ def test_what_is_sensitive_is_masked_and_its_change_is_still_shown() -> None:
         "~ list[0].pw = (sensitive value) -> (sensitive value)",
         '~ list[1] = "b" -> "c"',
     ]
+
+
+def test_what_is_sensitive_and_stays_is_no_line() -> None:
+    value = {"all": {"k": "hush-2", "n": [1]}}
+    given = change(
+        "a.b",
+        "update",
+        before=value,
+        after=value,
+        after_unknown={"all": {"n": [False]}},
+        before_sensitive={"all": True},
+        after_sensitive={"all": True},
+    )
+
+    assert read_changes({"resource_changes": [given]}).render() == "# a.b will be changed"
+
+
+def test_a_change_far_within_a_long_value_is_shown() -> None:
+    """As of a script of a machine: whoever approves the plan must see what changes."""
+    before, after = (f"{'x' * 1_000}{word}{'y' * 1_000}" for word in ("old", "new"))
+    given = change("a.b", "update", before={"script": before}, after={"script": after})
+
+    line = read_changes({"resource_changes": [given]}).render().splitlines()[1]
+
+    left, right = line.removeprefix("~ script = ").split(" -> ")
+    assert "xold" in left
+    assert "xnew" in right
+    assert len(line) < 1_000
+
+
+def test_a_secret_is_masked_before_a_value_is_cut() -> None:
+    text = f"{'x' * 395}hush-hush"
+    plan = {"resource_changes": [change("a.b", "create", after={"long": text})]}
+
+    assert "hush" not in read_changes(plan, Mask(["hush-hush"])).render()
+
+
+def test_an_output_changes_also_where_no_value_can_be_shown() -> None:
+    for before, after in ((f"{'x' * 500}a", f"{'x' * 500}b"), (None, [None]), ([None], [])):
+        outputs = {"it": {"actions": ["update"], "before": before, "after": after}}
+
+        found = read_changes({"output_changes": outputs})
+
+        assert not found.is_empty
+        assert "it" in found.render().splitlines()[1]
+
+
+def test_the_messages_of_a_plan_say_what_changes_without_values() -> None:
+    def planned(address: str, action: str, **more: Any) -> Any:
+        return {"change": {"resource": {"addr": address}, "action": action, **more}}
+
+    messages = [
+        planned("a.add", "create"),
+        planned("a.change", "update"),
+        planned("a.new", "replace"),
+        planned("a.gone", "delete"),
+        planned("a.let", "remove"),
+        planned("a.here", "import"),
+        planned("a.to", "move", previous_resource={"addr": "a.from"}),
+        planned("a.same", "noop"),
+        {"change": 7},
+        {"outputs": {"b": {"action": "update"}, "a": {"action": "noop"}, "c": 7}},
+    ]
+
+    found = read_messages(messages, Mask(), is_applicable=True)
+
+    assert found.summary == "1 to import, 2 to add, 1 to change, 2 to destroy, 1 to move"
+    assert found.render().splitlines()[2::2] == [
+        "# a.add will be created",
+        "# a.change will be changed",
+        "# a.new must be replaced",
+        "# a.gone will be destroyed",
+        "# a.let will be forgotten, and not destroyed",
+        "# a.here will be imported",
+        "# a.to stays, was a.from",
+        "# outputs",
+    ]
+    assert read_messages([], Mask(), is_applicable=False).is_empty
+
+
+def test_a_plan_that_the_program_would_apply_is_not_empty() -> None:
+    found = read_changes({}, is_applicable=True)
+
+    assert (found.is_empty, found.summary) == (False, "changes to the state only")
+
+
+def test_a_resource_with_very_many_values_is_compared() -> None:
+    """Each value with its own: with all of the others it would take hours."""
+    rules = [{"port": number, "open": True} for number in range(20_000)]
+    given = change("a.b", "update", before={"rules": rules}, after={"rules": [*rules, "new"]})
+
+    found = read_changes({"resource_changes": [given]})
+
+    assert found.render() == '# a.b will be changed\n+ rules[20000] = "new"'
 
 
 def test_outputs_imports_and_moves_are_changes_too() -> None:

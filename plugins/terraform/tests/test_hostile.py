@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipecd_plugin_terraform.command import MOST_ARGUMENTS
 from pipecd_plugin_terraform.config import TerraformOptions, TerraformTarget
 
 from pipecd_sdk import StageStatus
@@ -32,6 +33,9 @@ def faults(kind: Any, given: dict[str, Any]) -> str:
         ({"workspace": "../other"}, "not a workspace"),
         ({"workspace": "x\n"}, "not a workspace"),
         ({"terraformVersion": "1.9.8; id"}, "not a version"),
+        ({"terraformVersion": "../1.9.8"}, "not a version"),
+        ({"lockTimeout": "-1s"}, "lockTimeout: must be 0s to 24h: -1s"),
+        ({"lockTimeout": "1000h"}, "lockTimeout: must be 0s to 24h"),
         ({"terraformVersion": "latest"}, "not a version"),
         ({"varFiles": ["/etc/passwd"]}, "not a path within the repository"),
         ({"varFiles": [""]}, "not a path within the repository"),
@@ -41,7 +45,17 @@ def faults(kind: Any, given: dict[str, Any]) -> str:
         ({"commandFlags": {"plan": ["-out=x"]}}, "-out is the plugin's own"),
         ({"commandFlags": {"shared": ["--chdir=/"]}}, "-chdir is the plugin's own"),
         ({"commandFlags": {"apply": ["-state=x"]}}, "-state is the plugin's own"),
+        ({"commandFlags": {"plan": ["elsewhere"]}}, "plan[0]: is not a flag"),
+        ({"commandFlags": {"apply": ["other.tfplan"]}}, "apply[0]: is not a flag"),
+        ({"commandFlags": {"plan": ["--"]}}, "plan[0]: is not a flag"),
+        ({"commandFlags": {"plan": ["-target", "a.b", "c"]}}, "plan[2]: is not a flag"),
+        ({"commandFlags": {"init": ["-from-module=x"]}}, "-from-module is the plugin's own"),
         ({"commandEnvs": {"shared": ["=x"]}}, "is not name=value"),
+        ({"commandEnvs": {"shared": ["A B=x"]}}, "is not name=value"),
+        ({"commandEnvs": {"plan": ["TF_CLI_ARGS_plan=-out=x"]}}, "-out is the plugin's own"),
+        ({"commandEnvs": {"shared": ["TF_CLI_ARGS=-chdir=/"]}}, "-chdir is the plugin's own"),
+        ({"commandEnvs": {"apply": ["TF_CLI_ARGS_apply='x"]}}, "a quote is never closed"),
+        ({"workspace": "a", "commandEnvs": {"init": ["TF_WORKSPACE=b"]}}, "another workspace"),
         ({"input": {"workspace": "a"}, "workspace": "b"}, "is also given outside of input"),
         ({"input": []}, "input: must be a mapping"),
     ],
@@ -66,6 +80,9 @@ def test_a_fault_shows_no_value() -> None:
         {"workspace": "dev", "terraformVersion": "1.9.8", "vars": ["a=b"],
          "commandFlags": {"plan": ["-parallelism=5"]}},
         {"input": None},
+        {"commandFlags": {"plan": ["-parallelism", "5", "-lock=false"]}},
+        {"commandEnvs": {"plan": ["TF_CLI_ARGS_plan=-parallelism=5 -compact-warnings"]}},
+        {"workspace": "a", "commandEnvs": {"shared": ["TF_WORKSPACE=a"]}},
     ],
     ids=str,
 )  # fmt: skip
@@ -82,6 +99,10 @@ def test_both_forms_of_the_application_file_are_read(given: dict[str, Any]) -> N
         {"commandFlags": {"plan": ["-var-file=../../secret.tfvars"]}},
         {"commandFlags": {"shared": ["-var-file", "../../secret.tfvars"]}},
         {"commandFlags": {"init": ["-backend-config=../../secret.tfvars"]}},
+        {"commandFlags": {"init": ["-backend-config", "../../secret.tfvars"]}},
+        {"commandFlags": {"plan": ["-target-file=../../secret.tfvars"]}},
+        {"commandEnvs": {"plan": ["TF_CLI_ARGS_plan=-var-file=../../secret.tfvars"]}},
+        {"varFiles": ["../.git/config"]},
     ],
     ids=str,
 )
@@ -90,12 +111,14 @@ async def test_no_path_leaves_the_repository(lab: TerraformLab, options: dict[st
     secret.write_text('name = "hush-hush"\n')
     folder = lab.write("repository/app", data())
     (lab.folder / "repository" / ".git").mkdir()
+    (lab.folder / "repository" / ".git" / "config").write_text("")
     (folder / "link.tfvars").symlink_to(secret)
 
     result = await lab.harness(folder, options=options).run("TERRAFORM_PLAN", {})
 
     assert result.status is StageStatus.FAILURE
-    assert "leads out of the repository" in result.reason or "is not in the repo" in result.reason
+    said = ("leads out of the repository", "is not in the repository", "is of git itself")
+    assert any(each in result.reason for each in said), result.reason
 
 
 async def test_a_var_file_that_looks_like_a_flag_is_a_file(lab: TerraformLab) -> None:
@@ -106,6 +129,41 @@ async def test_a_var_file_that_looks_like_a_flag_is_a_file(lab: TerraformLab) ->
 
     assert result.status is StageStatus.SUCCESS, result.reason
     assert lab.values() == {"terraform_data.one": "from the file"}
+
+
+async def test_a_file_where_the_program_needs_its_folder_is_told(lab: TerraformLab) -> None:
+    folder = lab.write("app", data())
+    (folder / ".terraform").write_text("not a folder")
+
+    result = await lab.harness(folder).run("TERRAFORM_APPLY")
+
+    assert result.status is StageStatus.FAILURE
+    assert ".terraform is a file" in result.reason
+
+
+async def test_a_value_reaches_the_program_as_it_is_written(lab: TerraformLab) -> None:
+    """Flags pass through a variable that the program splits as a shell does."""
+    value = """a=b 'c' "d" $(id) `id` ${HOME} \\ # ; & | < > -out=x\tü"""
+    folder = lab.write("app", 'variable "a" {\n}\n' + data(value="var.a"))
+    harness = lab.harness(folder, options={"vars": [f"a={value}"]})
+
+    result = await harness.run("TERRAFORM_SYNC")
+
+    assert result.status is StageStatus.SUCCESS, result.reason
+    assert lab.values() == {"terraform_data.one": value}
+
+
+async def test_a_value_that_is_too_long_to_be_passed_is_told(lab: TerraformLab) -> None:
+    folder = lab.write("app", 'variable "a" {\n}\n' + data(value="var.a"))
+    longest = MOST_ARGUMENTS - 2_000  # the place of the state takes some, too
+
+    fits = await lab.harness(folder, options={"vars": [f"a={'x' * longest}"]}).run("TERRAFORM_SYNC")
+    harness = lab.harness(folder, options={"vars": [f"a={'x' * MOST_ARGUMENTS}"]})
+    result = await harness.run("TERRAFORM_SYNC", index=1)
+
+    assert fits.status is StageStatus.SUCCESS, fits.reason
+    assert result.reason.startswith("the variables and flags of init are too long for the program")
+    assert result.reason.endswith("(put long values into a file and name it in varFiles)")
 
 
 async def test_secrets_are_in_no_command_line_and_in_no_log(lab: TerraformLab) -> None:

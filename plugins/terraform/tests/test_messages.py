@@ -2,6 +2,7 @@
 """What Terraform says becomes lines for people, and its errors sentences that help."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pipecd_plugin_terraform.masking import Mask
 from pipecd_plugin_terraform.messages import Diagnostic, MessageReader, explain
 
 from pipecd_sdk import Severity
+from pipecd_sdk.kit import gojson
 
 LOCKED = """Lock Info:
   ID:        7
@@ -64,6 +66,67 @@ def test_a_masked_value_is_not_shown_however_it_is_written() -> None:
 
     assert "hu" not in reader.translate(message("x", 'is hu"sh\nsecond line')).text
     assert reader.translate("second line").text == "(secret)"
+
+
+@pytest.mark.parametrize("secret", ["hush<pw>&more", 'hüsh"pässword', "hush\\back", "hush\ttab"])
+@pytest.mark.parametrize("write", [json.dumps, gojson.dumps], ids=["plain", "as Go does"])
+def test_a_masked_value_is_not_shown_although_json_writes_it_otherwise(
+    secret: str, write: Callable[[Any], str]
+) -> None:
+    reader = MessageReader(mask=Mask([secret]))
+    diagnostic = {"severity": "error", "summary": f"No {secret}", "detail": f"Because {secret}."}
+    lines = [
+        {"@message": f"a.b: (local-exec): {secret}", "type": "provision_progress"},
+        {"@message": "Error", "type": "diagnostic", "diagnostic": diagnostic},
+    ]
+
+    shown = [reader.translate(write(each)).text for each in lines]
+
+    assert shown == ["a.b: (local-exec): (secret)", "Error: No (secret)\n  Because (secret)."]
+    assert explain("terraform apply", reader.errors, exit_code=1).reason().endswith("(secret).")
+    inner = write({"password": secret})
+    assert Mask([secret]).apply(inner) == inner.replace(write(secret)[1:-1], "(secret)")
+
+
+def test_a_message_in_pieces_is_told_by_its_first_one() -> None:
+    """Outputs are shown without their values, however long these are; an error is explained."""
+    reader = MessageReader(mask=Mask(["hush-hush"]))
+    text = "x" * 200
+    given = {"severity": "error", "summary": 'No "way"', "detail": text}
+    error = {"@level": "error", "@message": 'Error: No "way" hush-hush', "type": "diagnostic"}
+    messages = [
+        {"@level": "info", "@message": "Outputs: 1", "type": "outputs", "outputs": {"a": text}},
+        {**error, "diagnostic": given},
+        {"@level": "info", "@message": text, "type": "provision_progress"},
+        {"@level": "info", "@message": "Done", "type": "version"},
+    ]
+
+    shown = []
+    for each in messages:
+        line = json.dumps(each, separators=(",", ":"))
+        shown += [reader.translate(line[at : at + 100]) for at in range(0, len(line), 100)]
+
+    cut = "(a message that is too long to be shown)"
+    assert [each.text for each in shown if each.text] == [
+        f"Outputs: 1 {cut}",
+        f'Error: No "way" (secret) {cut}',
+        cut,
+        "Done",
+    ]
+    failed = explain("terraform apply", reader.errors, exit_code=1)
+    assert failed.reason() == 'terraform apply failed: No "way" (secret)'
+    assert reader.translate("plain").text == "plain"
+
+
+def test_thousands_of_secrets_are_masked() -> None:
+    """A state may hold a password for each of many users; plans are long."""
+    secrets = [f"{number * 7919:05}-hush" for number in range(5_000)]
+    text = "\n".join(f"~ a[{number}] = {each}" for number, each in enumerate(secrets))
+
+    shown = Mask(secrets).apply(text * 5)
+
+    assert "hush" not in shown
+    assert shown.count("(secret)") == 25_000
 
 
 @pytest.mark.parametrize(

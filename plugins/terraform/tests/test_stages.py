@@ -38,7 +38,7 @@ def test_a_pipeline_keeps_its_places_and_gets_one_rollback_stage() -> None:
         (APPLY, 1, False),
         (ROLLBACK, 0, True),
     ]
-    assert [each.name for each in harness.quick_sync()] == [SYNC, ROLLBACK]
+    assert [each.name for each in harness.quick_sync()] == [APPLY, ROLLBACK]
     assert harness.faults((PLAN, {"exitOnNoChanges": "maybe"})) != []
 
 
@@ -87,6 +87,44 @@ async def test_a_plan_without_changes_ends_the_pipeline_only_where_it_is_wanted(
     nothing = await harness.run(APPLY, {}, index=3)
     assert nothing.status is StageStatus.SUCCESS
     assert "No changes: there is nothing to apply" in harness.text
+
+
+async def test_a_plan_that_is_too_large_to_be_shown_is_applied_all_the_same(
+    lab: TerraformLab,
+) -> None:
+    size = 5_000_000  # which a plan holds four times
+    text = data(value='file("large.txt")') + 'output "it" {\n  value = 1\n}\n'
+    folder = lab.write("app", text, large__txt="x" * size)
+    harness = lab.harness(folder)
+
+    planned = await harness.run(PLAN, {"exitOnNoChanges": True})
+
+    assert planned.status is StageStatus.SUCCESS, planned.reason
+    assert "1 to add, 0 to change, 0 to destroy" in harness.text
+    assert [line.text for line in harness.log if line.text.startswith(("# ", "~ "))] == [
+        "# the plan is too large for its values to be shown",
+        "# terraform_data.one will be created",
+        "# outputs",
+        "~ it",
+    ]
+    applied = await harness.run(APPLY, {}, index=1)
+    assert applied.status is StageStatus.SUCCESS, applied.reason
+    assert len(lab.values()["terraform_data.one"]) == size
+
+    again = await harness.run(PLAN, {"exitOnNoChanges": True}, index=2)
+    assert again.status is StageStatus.EXITED, again.reason
+
+
+async def test_what_only_the_program_can_tell_from_no_change_is_applied(lab: TerraformLab) -> None:
+    """As the end of a long output, or an output without a value in it."""
+    values = (f'"{"x" * 500}a"', f'"{"x" * 500}b"', "[null]")
+    for index, value in enumerate(values):
+        folder = lab.write("app", f'output "it" {{\n  value = {value}\n}}\n')
+        result = await lab.harness(folder).run(SYNC, {}, index=index)
+        assert result.status is StageStatus.SUCCESS, result.reason
+
+        kept = json.loads(lab.state.read_text())["outputs"]["it"]["value"]
+        assert kept == json.loads(value)
 
 
 async def test_a_plan_of_outputs_alone_is_a_change(lab: TerraformLab) -> None:

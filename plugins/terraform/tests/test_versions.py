@@ -62,13 +62,38 @@ async def test_modules_and_locked_providers_are_versions(tmp_path: Path) -> None
     ]
 
 
+def test_texts_of_several_lines_are_passed_over() -> None:
+    text = (
+        'module "a" {\n  x = <<A\nA\n  y = <<-B\n  module "no" {\n\tB\r\n  version = "1"\n}\n'
+        'module "b" { /* } */ source = "./b" }\nz = <<C\nC'
+    )
+
+    assert [(each.labels, each.attributes) for each in read_blocks(text)] == [
+        (["a"], {"version": "1"}),
+        (["b"], {"source": "./b"}),
+    ]
+
+
 async def test_a_configuration_without_either_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "main.tf").write_text('resource "terraform_data" "x" {\n}\n')
 
     assert await versions(tmp_path) == [Version(name="unknown", version="unknown")]
 
 
-@pytest.mark.parametrize("text", ['module "x" {', "}", 'a = "no end\n', "x = ((" + "(" * 200])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'module "x" {',
+        "}",
+        'a = "no end\n',
+        "x = ((" + "(" * 200,
+        'a = "' + '${"' * 5_000,
+        # Looked for to the end of the file once, not from each place.
+        "/* " * 500_000,
+        "x = <<A\n" * 200_000,
+    ],
+    ids=lambda text: text[:12],
+)
 async def test_what_is_no_hcl_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(HclError):
         read_blocks(text)

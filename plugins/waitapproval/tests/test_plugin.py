@@ -4,9 +4,9 @@
 import asyncio
 
 import pytest
-from pipecd_plugin_waitapproval.plugin import APPROVED_USERS, DISPLAY, WaitApproval
+from pipecd_plugin_waitapproval.plugin import APPROVED_USERS, WaitApproval
 
-from pipecd_sdk import CommandKind, Operation, Severity, StageStatus, replace
+from pipecd_sdk import DISPLAY_KEY, CommandKind, Operation, Severity, StageStatus, replace
 from pipecd_sdk.testing import StageHarness, example_deployment
 
 LIMIT = 30
@@ -35,7 +35,7 @@ async def test_as_many_different_people_as_wanted_must_approve() -> None:
 
     assert result.status is StageStatus.SUCCESS
     assert harness.metadata[APPROVED_USERS] == "alice, bob"
-    assert harness.metadata[DISPLAY] == "Approved by alice, bob"
+    assert harness.metadata[DISPLAY_KEY] == "Approved by alice, bob"
 
 
 async def test_a_partial_approval_is_kept_before_the_rest_comes() -> None:
@@ -46,7 +46,7 @@ async def test_a_partial_approval_is_kept_before_the_rest_comes() -> None:
         await harness.wait_logged("Approved by alice; 1 more approval needed")
 
         assert harness.metadata[APPROVED_USERS] == "alice"
-        assert harness.metadata[DISPLAY] == "Approved by alice; 1 more approval needed"
+        assert harness.metadata[DISPLAY_KEY] == "Approved by alice; 1 more approval needed"
         assert not waiting.done()
         waiting.cancel()
 

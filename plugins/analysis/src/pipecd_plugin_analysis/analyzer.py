@@ -2,8 +2,9 @@
 """One analysis: looks at its interval, counts failures, and fails when there are too many.
 
 Its looks have fixed times, from the start of the stage. Those that were missed while nobody was
-there are made up for: a provider is asked for the window of that time. Only an address can not be
-asked about the past; of several missed looks at one the last is made.
+there are made up for: a provider is asked for the window of that time. Only an address, whether it
+is checked or answers with numbers, can not be asked about the past; of several missed looks at one
+the last is made.
 """
 
 import asyncio
@@ -66,10 +67,14 @@ class Analyzer:
             self.record = msgspec.structs.replace(self.record, ended=self._look.ended)
             await self._save(self.record)
             return
+        begun = self._clock.now()
         for number in range(self.record.done + 1, self.record.looks + 1):
             due = start + number * item.interval
             await self._clock.sleep_until(due)
-            is_late = self._clock.now() >= due + item.interval
+            # Numbers are missed only while nobody was there, a check also by an answer that takes
+            # longer than its interval.
+            seen = begun if isinstance(item, MetricConfig) else self._clock.now()
+            is_late = seen >= due + item.interval
             if is_late and not self._look.can_look_back and number < self.record.looks:
                 self._log.info("the look of %s was missed", f"{due:%H:%M:%S}")
                 continue
@@ -104,14 +109,17 @@ class Analyzer:
         text = make_printable_line(evaluation.text)
         if evaluation.verdict.is_failure:
             limit = self._look.item.failure_limit
-            self._log.error("failure %d, %d allowed: %s", len(self.record.failures), limit, text)
+            self._log.error("failure %d, %d allowed: %s", self._count_failures(), limit, text)
         else:
             self._log.info("%s", text)
         if evaluation.warning:
             self._log.info("WARNING: %s", evaluation.warning)
 
+    def _count_failures(self) -> int:
+        return self.record.count_failures(window=self._look.item.failure_window or None)
+
     def _check_failures(self) -> None:
-        count, limit = len(self.record.failures), self._look.item.failure_limit
+        count, limit = self._count_failures(), self._look.item.failure_limit
         if count <= limit:
             return
         last = next(

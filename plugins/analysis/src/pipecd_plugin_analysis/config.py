@@ -20,6 +20,7 @@ from pipecd_sdk.kit.regex import BadRegexError, compile_regex
 
 MOST_ANALYZERS: Final = 50
 """Metrics, logs and checks of one stage."""
+NO_PAST: Final = "PREVIOUS asks about the past, and an address with JSON only knows what is now"
 
 
 def _check_address(report: Report, address: str, key: str = "address") -> None:
@@ -203,6 +204,10 @@ class AnalysisProvider(PluginConfig):
     def has_logs(self) -> bool:
         return self.type in {"STACKDRIVER", "LOKI"}
 
+    @property
+    def knows_past(self) -> bool:
+        return self.type != "HTTP"
+
 
 class AnalysisPluginConfig(PluginConfig):
     """The options of the plugin."""
@@ -211,7 +216,7 @@ class AnalysisPluginConfig(PluginConfig):
     """The systems that stages may ask."""
     allowed_hosts: tuple[str, ...] = ()
     """Hosts and networks (`10.0.0.0/8`) that checks and endpoints of applications may name although
-    they are not on the internet. A name that begins with `*.` means all names under it."""
+    they are not on the internet. A host is named as it is: `*.example.com` opens none of them."""
 
     def check(self, report: Report) -> None:
         names = [each.name for each in self.analysis_providers]
@@ -321,6 +326,8 @@ def find_item_faults(
             f"{item.interval} is longer than the duration of the stage, {duration}",
             "it would end before its first look; take a shorter interval or a longer duration",
         )
+    if isinstance(item, MetricConfig) and item.strategy == "PREVIOUS" and item.url:
+        yield "strategy", NO_PAST, "name a provider that keeps what was, such as PROMETHEUS"
     if isinstance(item, MetricConfig) and item.json_path:
         try:
             parse_path(item.json_path)

@@ -2,12 +2,14 @@
 """How metrics, logs and addresses are looked at: queries rendered, providers opened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from pipecd_plugin_analysis.analyzer import Look
 from pipecd_plugin_analysis.arguments import BadQueryError, make_arguments, render_query
+from pipecd_plugin_analysis.config import NO_PAST
 from pipecd_plugin_analysis.evaluation import (
     Evaluation,
     LookVerdict,
@@ -16,17 +18,22 @@ from pipecd_plugin_analysis.evaluation import (
     judge_range,
 )
 from pipecd_plugin_analysis.mann_whitney import Alternative
-from pipecd_plugin_analysis.provider.base import LogsProvider, MetricAnswer, MetricsProvider
-from pipecd_plugin_analysis.provider.http import show_address, show_text
+from pipecd_plugin_analysis.provider.base import LogsProvider, MetricsProvider
+from pipecd_plugin_analysis.provider.http import request
 from pipecd_plugin_analysis.provider.open import Providers
 from pipecd_plugin_analysis.record import AnalysisRecord
 from pipecd_plugin_analysis.templates import Analysed
 from pipecd_sdk import Duration, StageFailedError
 from pipecd_sdk.kit.analysis import ExpectedConfig, HttpConfig, LogConfig, MetricConfig
 from pipecd_sdk.kit.regex import compile_regex
+from pipecd_sdk.kit.web import show_address, show_text
 
 LONGEST_QUERY: Final = 1000
 """Characters of a query that are kept with the stage."""
+SHORTLY_BEFORE: Final = (
+    "the earlier analysis was begun so shortly before this one that the values it is compared with"
+    " are partly of this one"
+)
 NO_PREVIOUS: Final = "there is no earlier analysis to compare with: it ends here"
 
 
@@ -41,12 +48,14 @@ class Looks:
         duration: Duration,
         start: datetime,
         previous_start: datetime | None,
+        attempt: int = 0,
     ) -> None:
         self._providers = providers
         self._application = application
         self._duration = duration
         self._start = start
         self._previous_start = previous_start
+        self._attempt = attempt
 
     async def make(self, analysed: Analysed) -> Look:
         """Returns how one thing is looked at. Raises StageFailedError."""
@@ -67,28 +76,31 @@ class Looks:
         variant = "canary" if is_canary else "primary"
         query = self._render(item.query or item.url, analysed, variant)
         evaluate: Callable[[Window], Awaitable[Evaluation]]
+        knows_past = self._providers.knows_past(item.provider)
         ended = ""
         if item.strategy == "THRESHOLD":
             evaluate = _Threshold(provider, query, item.expected or ExpectedConfig())
         elif item.strategy == "PREVIOUS":
-            shift = None if self._previous_start is None else self._previous_start - self._start
-            ended = NO_PREVIOUS if shift is None else ""
-
-            def move(window: Window) -> Window:
-                assert shift is not None, "it ends before"  # noqa: S101
-                return Window(start=window.start + shift, end=window.end + shift)
-
+            if not knows_past:
+                raise StageFailedError(NO_PAST)
+            ended = NO_PREVIOUS if self._previous_start is None else ""
+            shift = (self._previous_start or self._start) - self._start
             evaluate = _Difference(
-                provider, (query, query), ("now", "the previous deployment"), item.deviation, move
+                provider,
+                (query, query),
+                ("now", "the previous deployment"),
+                item.deviation,
+                shift=shift,
+                not_after=self._start,
             )
         else:
             other = "baseline" if item.strategy == "CANARY_BASELINE" else "primary"
             second = self._render(item.query or item.url, analysed, other)
-            evaluate = _Difference(
-                provider, (query, second), ("canary", other), item.deviation, lambda window: window
-            )
+            evaluate = _Difference(provider, (query, second), ("canary", other), item.deviation)
         record = self._make_record(analysed, "metric", query, strategy=item.strategy)
-        return Look(record=record, item=item, evaluate=evaluate, ended=ended)
+        return Look(
+            record=record, item=item, evaluate=evaluate, can_look_back=knows_past, ended=ended
+        )
 
     async def _make_log(self, analysed: Analysed, item: LogConfig) -> Look:
         provider = await self._providers.open_logs(item.provider)
@@ -123,8 +135,11 @@ class Looks:
         if isinstance(item, MetricConfig) and item.expected and strategy == "THRESHOLD":
             given = {"min": item.expected.min, "max": item.expected.max}
             expected = {key: value for key, value in given.items() if value is not None}
+        is_comparison = isinstance(item, MetricConfig) and strategy != "THRESHOLD"
         return AnalysisRecord(
             id=analysed.id,
+            attempt=self._attempt,
+            deviation=item.deviation if isinstance(item, MetricConfig) and is_comparison else "",
             name=analysed.name,
             kind=kind,
             strategy=strategy,
@@ -132,6 +147,7 @@ class Looks:
             expected=expected,
             interval_seconds=item.interval.total_seconds(),
             failure_limit=item.failure_limit,
+            failure_window_seconds=item.failure_window.total_seconds(),
             looks=self._duration // item.interval,
         )
 
@@ -147,7 +163,7 @@ class _Threshold:
     async def __call__(self, window: Window) -> Evaluation:
         answer = await self._provider.query(self._query, window)
         found = judge_range(window.end, answer.values, self._expected)
-        return _add_warnings(found, answer)
+        return _add_warnings(found, answer.warnings)
 
 
 class _Difference:
@@ -159,17 +175,21 @@ class _Difference:
         queries: tuple[str, str],
         names: tuple[str, str],
         deviation: str,
-        find_control: Callable[[Window], Window],
+        *,
+        shift: timedelta = timedelta(),
+        not_after: datetime | None = None,
     ) -> None:
         self._provider = provider
         self._queries = queries
         self._names = names
         self._deviation = Alternative(deviation)
-        self._find_control = find_control
+        self._shift = shift
+        self._not_after = not_after
 
     async def __call__(self, window: Window) -> Evaluation:
+        before = Window(start=window.start + self._shift, end=window.end + self._shift)
         values = await self._provider.query(self._queries[0], window)
-        control = await self._provider.query(self._queries[1], self._find_control(window))
+        control = await self._provider.query(self._queries[1], before)
         found = await asyncio.to_thread(
             judge_difference,
             window.end,
@@ -178,7 +198,10 @@ class _Difference:
             names=self._names,
             deviation=self._deviation,
         )
-        return _add_warnings(found, values, control)
+        warnings = [*values.warnings, *control.warnings]
+        if self._not_after is not None and before.end > self._not_after:
+            warnings.insert(0, SHORTLY_BEFORE)
+        return _add_warnings(found, warnings)
 
 
 class _Lines:
@@ -218,8 +241,12 @@ class _Check:
         self._body = body
 
     async def __call__(self, window: Window) -> Evaluation:
-        answer = await self._providers.guarded.request(
-            self._item.method, self._url, headers=self._headers, body=self._body
+        answer = await request(
+            self._providers.guarded,
+            self._item.method,
+            self._url,
+            headers=self._headers,
+            body=self._body,
         )
         fault = ""
         if answer.status != self._item.expected_code:
@@ -246,14 +273,6 @@ class _Check:
         )
 
 
-def _add_warnings(found: Evaluation, *answers: MetricAnswer) -> Evaluation:
-    said = [found.warning, *(show_text(each) for answer in answers for each in answer.warnings)]
-    return Evaluation(
-        at=found.at,
-        verdict=found.verdict,
-        text=found.text,
-        values=found.values,
-        control=found.control,
-        p_value=found.p_value,
-        warning="; ".join(each for each in said if each),
-    )
+def _add_warnings(found: Evaluation, warnings: Iterable[str]) -> Evaluation:
+    said = [found.warning, *(show_text(each) for each in warnings)]
+    return replace(found, warning="; ".join(each for each in said if each))

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 
 from pipecd_plugin_analysis.config import (
+    NO_PAST,
     AnalysisApplicationConfig,
     AnalysisOptions,
     AnalysisPluginConfig,
@@ -51,6 +52,16 @@ class Analysis(StagePlugin):
                     path=path,
                     message=f"the piped has no analysis provider {item.provider!r}",
                     hint=f"it has {names}" if names else "it has none",
+                )
+            elif (
+                isinstance(item, StageMetricConfig)
+                and item.strategy == "PREVIOUS"
+                and not provider.knows_past
+            ):
+                yield Fault(
+                    path=f"{key}[{index}].strategy",
+                    message=NO_PAST,
+                    hint="name a provider that keeps what was, such as PROMETHEUS",
                 )
             elif isinstance(item, StageLogConfig) and not provider.has_logs:
                 yield Fault(

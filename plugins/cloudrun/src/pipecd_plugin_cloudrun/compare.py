@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pipecd_plugin_cloudrun.knative.fields import RESERVED
 from pipecd_plugin_cloudrun.naming import strip_labels
-from pipecd_sdk.kit.diff import Node, diff
+from pipecd_sdk.kit.diff import MISSING, Node, diff
 
 SERVICE_FIELDS: Final = (
     "description",
@@ -50,9 +50,13 @@ TEMPLATE_FIELDS: Final = (
     "clientVersion",
 )
 """What a revision keeps of the template that made it."""
+SERVICE_TEMPLATE_FIELDS: Final = ("healthCheckDisabled",)
+"""What only the service tells of its template; a revision does not keep it."""
 _WRITERS: Final = ("client", "clientVersion")
 """They tell which program wrote last, and mean nothing."""
 MASK: Final = "*****"
+_HIDDEN: Final = frozenset({"env", "args", "command", "httpHeaders"})
+"""Lists of containers that may hold a secret in clear text."""
 
 Body = dict[str, Any]
 
@@ -73,9 +77,17 @@ def extract_fields(service: Mapping[str, Any]) -> Body:
     return {key: service[key] for key in SERVICE_FIELDS if service.get(key) is not None}
 
 
-def compare_template(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Node]:
-    """Returns where a template, or a revision, differs from what it should be."""
-    return _compare(_normalize(live), _normalize(wanted))
+def extract_unkept(service: Mapping[str, Any]) -> Body:
+    """Returns what the revision of a service's template does not keep of it."""
+    template = service.get("template")
+    given = template if isinstance(template, Mapping) else {}
+    return {key: given[key] for key in SERVICE_TEMPLATE_FIELDS if given.get(key) is not None}
+
+
+def compare_template(revision: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Node]:
+    """Returns where a revision differs from what a template makes; it does not keep all of it."""
+    kept = {key: wanted[key] for key in TEMPLATE_FIELDS if key in wanted}
+    return _compare(_normalize(revision), _normalize(kept))
 
 
 def compare_resource(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Node]:
@@ -87,19 +99,32 @@ def compare_resource(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> list
 
 
 def mask_variables(nodes: list[Node]) -> list[Node]:
-    """Returns the same differences without the values of variables."""
+    """Returns the same differences without what may hold a secret: whole containers, too."""
     return [
-        Node(path=node.path, keys=node.keys, old=MASK, new=MASK) if "env" in node.keys else node
+        Node(path=node.path, keys=node.keys, old=_mask_node(node.old), new=_mask_node(node.new))
+        if _HIDDEN.intersection(node.keys) or _is_nested(node.old) or _is_nested(node.new)
+        else node
         for node in nodes
     ]
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | list)
+
+
+def _mask_node(value: Any) -> Any:
+    return value if value is MISSING else MASK
+
+
 def mask_environment(value: Any) -> Any:
-    """Returns a resource without the values of its variables; those in secrets are only named."""
+    """Returns a resource without the values of its variables, headers and commands.
+
+    Variables that are kept in secrets are only named anyway.
+    """
     if isinstance(value, dict):
         return {
             key: [_mask_variable(each) for each in inner]
-            if key == "env" and isinstance(inner, list)
+            if key in _HIDDEN and isinstance(inner, list)
             else mask_environment(inner)
             for key, inner in value.items()
         }
@@ -107,11 +132,9 @@ def mask_environment(value: Any) -> Any:
 
 
 def _mask_variable(variable: Any) -> Any:
-    return (
-        {**variable, "value": MASK}
-        if isinstance(variable, dict) and "value" in variable
-        else variable
-    )
+    if not isinstance(variable, dict):
+        return MASK  # a word of a command
+    return {**variable, "value": MASK} if "value" in variable else variable
 
 
 def _compare(old: Any, new: Any) -> list[Node]:

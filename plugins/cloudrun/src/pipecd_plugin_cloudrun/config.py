@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people write for this plugin: of the piped file, the application file and the pipeline."""
 
-import posixpath
 import re
 from datetime import timedelta
-from pathlib import PurePosixPath
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -17,7 +15,8 @@ from pipecd_sdk import (
     TargetConfig,
     field,
 )
-from pipecd_sdk.constraints import InRange
+from pipecd_sdk.constraints import InRange, limit_share
+from pipecd_sdk.repository import find_path_fault
 
 READY_TIMEOUT: Final = timedelta(minutes=10)
 PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,99}")
@@ -55,7 +54,7 @@ class CloudRunTarget(TargetConfig):
 
 
 def _is_safe_address(text: str) -> bool:
-    """Tells whether a token may be sent to an address."""
+    """Returns whether a token may be sent to an address."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -70,19 +69,14 @@ class CloudRunInput(ApplicationConfig):
     """What is deployed."""
 
     service_manifest_file: str = "service.yaml"
-    """The manifest of the service (`serving.knative.dev/v1`) or job (`run.googleapis.com/v1`), within the application's folder."""  # noqa: E501 - one sentence of the reference
+    """The manifest of the service (`serving.knative.dev/v1`) or job (`run.googleapis.com/v1`); a path from the application's folder."""  # noqa: E501 - one sentence of the reference
     auto_rollback: bool | None = None
     """Read by piped in files of the older kind; `planner.autoRollback` today."""
 
     def check(self, report: Report) -> None:
-        key = "service_manifest_file"
-        if report.broken(key):
-            return
-        parts = PurePosixPath(posixpath.normpath(self.service_manifest_file)).parts
-        if not parts or parts[0] in {"/", ".."}:
-            report.fault(
-                key, message=f"leaves the application's folder: {self.service_manifest_file!r}"
-            )
+        fault = find_path_fault(self.service_manifest_file)
+        if not report.broken("service_manifest_file") and fault:
+            report.fault("service_manifest_file", message=fault)
 
 
 class CloudRunQuickSync(ApplicationConfig):
@@ -120,15 +114,7 @@ class CloudRunSyncConfig(StageConfig):
 class CloudRunPromoteConfig(StageConfig):
     """The options of CLOUDRUN_PROMOTE."""
 
-    constraints: ClassVar = (
-        InRange(
-            key="percent",
-            minimum=0,
-            maximum=100,
-            message="not a share of the traffic: {value}",
-            hint="0 to 100",
-        ),
-    )
+    constraints: ClassVar = (limit_share("percent"),)
 
     percent: Percentage = Percentage(0)
     """The new revision's share of the traffic; what ran before shares the rest."""

@@ -10,13 +10,14 @@ from pipecd_plugin_cloudrun.livestate import LiveResources, read_time
 from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.readiness import list_conditions
 from pipecd_sdk import Details, Resource, ResourceEvent, ResourceGoneError
-from pipecd_sdk.kit import yaml
 
 LOG_PAGE: Final = "https://console.cloud.google.com/"
 
 
 def describe_resource(live: LiveResources, resource: Resource, manifest: RunManifest) -> Details:
     """Returns what is shown of a resource. Raises ResourceGoneError."""
+    from pipecd_sdk.kit import yaml  # noqa: PLC0415 - a plugin that waits needs no parser
+
     body = live.find(resource.id) if live.is_ours else None
     if body is None:
         raise ResourceGoneError(

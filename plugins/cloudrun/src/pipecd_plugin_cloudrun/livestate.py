@@ -39,11 +39,14 @@ class LiveResources:
         return None
 
 
-async def read_live(cloud: CloudRun, manifest: RunManifest, application_id: str) -> LiveResources:
-    """Returns what runs. Raises GoogleError."""
+async def read_live(
+    cloud: CloudRun, manifest: RunManifest, application_id: str, listed: Body | None = None
+) -> LiveResources:
+    """Returns what runs. Raises GoogleError. `listed`: the service, where it is known already."""
+    root = listed
     if manifest.is_job:
         root = await cloud.get_job(manifest.name)
-    else:
+    elif root is None:
         root = await cloud.get_service(manifest.name)
     if root is None or not is_ours(root, application_id):
         return LiveResources(name=manifest.name, kind=manifest.kind, root=root)

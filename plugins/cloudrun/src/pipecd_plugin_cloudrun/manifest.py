@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manifest of a commit: read from the application's folder, checked, translated."""
 
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pipecd_plugin_cloudrun.config import CloudRunOptions, CloudRunTarget
@@ -12,20 +10,14 @@ from pipecd_plugin_cloudrun.knative.containers import Body
 from pipecd_plugin_cloudrun.knative.fields import FieldReader
 from pipecd_plugin_cloudrun.knative.job import translate_job
 from pipecd_plugin_cloudrun.knative.service import TrafficWish, translate_service
-from pipecd_sdk import Source, StageFailedError
-from pipecd_sdk.kit import yaml
-from pipecd_sdk.kit.opened_files import list_opened_files
+from pipecd_sdk import InvalidFileError, Source
+from pipecd_sdk.kit.manifests import read_manifest_file
 
-LARGEST_BYTES: Final = 1024 * 1024
 MOST_FAULTS: Final = 20
 SERVICE_VERSION: Final = "serving.knative.dev/v1"
 JOB_VERSION: Final = "run.googleapis.com/v1"
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,47}[a-z0-9])?")
 """What Cloud Run takes as the name of a service or a job."""
-
-
-class RunManifestError(StageFailedError):
-    """A manifest cannot be deployed; names every field that is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +54,12 @@ class RunManifest:
 def load_manifest(source: Source, target: CloudRunTarget | None = None) -> RunManifest:
     """Returns the manifest of a commit, from its file: call it in a thread.
 
-    Raises RunManifestError.
+    Raises InvalidFileError.
     """
     options: CloudRunOptions = source.options
     name = options.input.service_manifest_file
-    raw = _read_file(source.directory, name)
+    file = read_manifest_file(source, name, what="the manifest", option="input.serviceManifestFile")
+    raw = file.value
     faults: list[str] = []
     reader = FieldReader(raw, "", faults)
     found = _translate(raw, reader, name)
@@ -76,9 +69,8 @@ def load_manifest(source: Source, target: CloudRunTarget | None = None) -> RunMa
         faults += _check_place(found, target)
     if faults:
         more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
-        raise RunManifestError(f"{name}: {'; '.join(faults[:MOST_FAULTS])}{more}")
-    is_secret = os.path.normpath(name) in list_opened_files(source)
-    return found if not is_secret else _mark_secret(found)
+        raise InvalidFileError(f"{name}: {'; '.join(faults[:MOST_FAULTS])}{more}")
+    return found if not file.holds_secrets else _mark_secret(found)
 
 
 def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> RunManifest:
@@ -108,7 +100,7 @@ def _translate(raw: dict[str, Any], reader: FieldReader, file: str) -> RunManife
                 is_secret=False,
             )
         case version, kind:
-            raise RunManifestError(
+            raise InvalidFileError(
                 f"{file}: neither a service nor a job: apiVersion {version!r}, kind {kind!r}",
                 hint=f"{SERVICE_VERSION} Service, or {JOB_VERSION} Job",
             )
@@ -134,33 +126,3 @@ def _check_place(manifest: RunManifest, target: CloudRunTarget) -> list[str]:
             f" region {target.region!r}"
         )
     return found
-
-
-def _read_file(directory: Path, name: str) -> dict[str, Any]:
-    root = os.path.realpath(directory)
-    path = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 - realpath is of os
-    if not path.startswith(f"{root}/"):
-        raise RunManifestError(
-            f"{name!r} leads out of the application's folder",
-            hint="it may be a link; name a real file",
-        )
-    try:
-        with Path(path).open("rb") as opened:
-            text = opened.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise RunManifestError(
-            f"cannot read the manifest {name!r}: {error.strerror or error}",
-            hint="input.serviceManifestFile names it",
-        ) from None
-    if len(text) > LARGEST_BYTES:
-        raise RunManifestError(f"the manifest {name!r} has more than {LARGEST_BYTES} bytes")
-    try:
-        documents = yaml.load_all(text)
-    except yaml.YamlError as error:
-        raise RunManifestError(f"{name}: {error}") from None
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise RunManifestError(
-            f"{name}: must hold one service or job, and holds {len(documents)} documents",
-            hint="an application is one service or job",
-        )
-    return documents[0]

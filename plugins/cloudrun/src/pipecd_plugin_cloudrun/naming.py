@@ -62,7 +62,7 @@ def make_labels(*, piped_id: str, application_id: str, commit: str) -> dict[str,
 
 
 def is_ours(resource: dict[str, Any], application_id: str) -> bool:
-    """Tells whether a service or job carries the labels of this application."""
+    """Returns whether a service or job carries the labels of this application."""
     labels = resource.get("labels")
     return (
         isinstance(labels, dict)

@@ -2,7 +2,7 @@
 """The plugin `cloudrun`: stages, planning, live state, drift, preview, each by its own module."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -15,8 +15,9 @@ from pipecd_plugin_cloudrun.config import (
 )
 from pipecd_plugin_cloudrun.details import describe_resource
 from pipecd_plugin_cloudrun.drift import detect_drift
-from pipecd_plugin_cloudrun.livestate import LiveResources, describe_live, read_live
-from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError, load_manifest
+from pipecd_plugin_cloudrun.livestate import LiveResources, describe_live
+from pipecd_plugin_cloudrun.manifest import RunManifest, load_manifest
+from pipecd_plugin_cloudrun.observing import RunObserver
 from pipecd_plugin_cloudrun.planning import decide_strategy, find_versions
 from pipecd_plugin_cloudrun.planpreview import preview_change
 from pipecd_plugin_cloudrun.provider.clouds import Clouds
@@ -26,30 +27,21 @@ from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_plugin_cloudrun.stages.service import deploy_service
 from pipecd_plugin_cloudrun.watching import watch_services
 from pipecd_sdk import (
-    DeploymentPlugin,
     DeployTarget,
     Details,
     DetailsContext,
-    Drift,
     LiveContext,
     LiveSnapshot,
-    LiveState,
     LiveWatch,
-    PlanContext,
-    PlannedStage,
-    PlanPreview,
     Preview,
-    PreviewContext,
     RequestedStage,
     Resource,
-    ResourceDetails,
     Source,
     StageContext,
     StageFailedError,
     StageLog,
     Strategy,
     SyncState,
-    SyncStatus,
     TargetConfig,
     TargetError,
     Version,
@@ -58,13 +50,12 @@ from pipecd_sdk import (
     serve,
     stage,
 )
+from pipecd_sdk.kit.platforms import ManifestPlugin
 
-DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
-"""Stage metadata that is shown beside a stage."""
 PERCENT_KEY: Final = "promote-percentage"
 
 
-class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview, ResourceDetails):
+class CloudRunPlugin(ManifestPlugin[RunManifest], LiveWatch):
     """Deploys services and jobs to Google Cloud Run."""
 
     target_config: ClassVar[type[TargetConfig]] = CloudRunTarget
@@ -72,26 +63,26 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
 
     def __init__(self, policy: CallPolicy | None = None) -> None:
         self.clouds = Clouds(policy)
+        self.observer = RunObserver()
 
-    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
-        return find_versions(await _load(ctx.source.target))
+    def read_manifest(self, source: Source, target: DeployTarget | None) -> RunManifest:
+        return load_manifest(source, target.config if target is not None else None)
 
-    async def strategy(self, ctx: PlanContext) -> Strategy:
-        running = await _load(ctx.source.running) if ctx.source.running is not None else None
-        return decide_strategy(running, await _load(ctx.source.target))
+    def find_versions(
+        self, manifest: RunManifest, targets: Sequence[DeployTarget]
+    ) -> Sequence[Version]:
+        return find_versions(manifest)
 
-    def plan(
-        self, requested: Sequence[RequestedStage], *, rollback: bool
-    ) -> Iterable[PlannedStage]:
-        shares = {
-            each.index: each for each in requested if isinstance(each.config, CloudRunPromoteConfig)
-        }
-        for planned in super().plan(requested, rollback=rollback):
-            found = shares.get(planned.index)
-            if found is None or planned.rollback:
-                yield planned
-            else:
-                yield found.to_planned(metadata={DISPLAY_KEY: f"{found.config.percent} %"})
+    def decide_strategy(self, running: RunManifest | None, target: RunManifest) -> Strategy:
+        return decide_strategy(running, target)
+
+    def preview_change(self, running: RunManifest | None, target: RunManifest) -> Preview:
+        return preview_change(running, target)
+
+    def describe_stage(self, requested: RequestedStage) -> str:
+        if not isinstance(requested.config, CloudRunPromoteConfig):
+            return ""
+        return f"{requested.config.percent} %"
 
     @stage("CLOUDRUN_SYNC", quick_sync=True, desc="Deploy the commit and give it all traffic")
     async def sync(self, ctx: StageContext, _config: CloudRunSyncConfig) -> None:
@@ -124,21 +115,12 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
         await self._run_all(ctx, roll_back)
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
-        try:
-            manifest = await _load(ctx.source, target)
-        except RunManifestError:
-            return LiveSnapshot()  # `drift` tells what is wrong with it
-        return describe_live(await read_live(self.clouds.get(target), manifest, ctx.application_id))
+        manifest = await self.load(ctx.source, target)
+        cloud = self.clouds.get(target)
+        return describe_live(await self.observer.look(cloud, manifest, ctx, target.name))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        try:
-            manifest = await _load(ctx.source, target)
-        except RunManifestError as error:
-            return SyncState(
-                status=SyncStatus.INVALID_CONFIG,
-                short_reason=error.reason(),
-                reason=error.reason(),
-            )
+        manifest = await self.load(ctx.source, target)
         if not isinstance(live.data, LiveResources):
             raise TargetError("what runs is not known")
         return detect_drift(live.data, manifest)
@@ -147,23 +129,21 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
         try:
             async with asyncio.TaskGroup() as tasks:
                 for target in ctx.targets:
-                    cloud = self.clouds.get(target)
-                    tasks.create_task(watch_services(cloud, target.name, ctx.announce))
+                    tasks.create_task(self._watch_target(target, ctx.announce))
         finally:
             await self.clouds.close()
 
-    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        running = ctx.source.running
-        return preview_change(
-            await _load(running, target) if running is not None else None,
-            await _load(ctx.source.target, target),
-        )
+    async def _watch_target(self, target: DeployTarget, announce: Callable[[str], None]) -> None:
+        listed = self.observer.get_listed(target.name)
+        await listed.wait_wanted()
+        await watch_services(self.clouds.get(target), target.name, announce, note=listed.note)
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
     ) -> Details:
-        manifest = await _load(ctx.source, target)
-        live = await read_live(self.clouds.get(target), manifest, ctx.application_id)
+        manifest = await self.load(ctx.source, target)
+        cloud = self.clouds.get(target)
+        live = await self.observer.look(cloud, manifest, ctx, target.name, is_fresh=True)
         return describe_resource(live, resource, manifest)
 
     async def _run_all(
@@ -173,12 +153,10 @@ class CloudRunPlugin(DeploymentPlugin, LiveState, LiveWatch, Drift, PlanPreview,
             cloud = self.clouds.get(target).report_to(partial(_report_repeat, log))
             await work(TargetWork(ctx=ctx, target=target, cloud=cloud, log=log))
 
-        await run_on_targets(ctx, run_one)
-
-
-async def _load(source: Source, target: DeployTarget | None = None) -> RunManifest:
-    config = target.config if target is not None else None
-    return await asyncio.to_thread(load_manifest, source, config)
+        try:
+            await run_on_targets(ctx, run_one)
+        finally:
+            self.observer.forget(ctx.deployment.application_id)
 
 
 def _report_repeat(log: StageLog, call: RepeatedCall) -> None:

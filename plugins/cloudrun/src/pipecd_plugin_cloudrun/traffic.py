@@ -98,7 +98,7 @@ def build_traffic(shares: Mapping[str, int], tags: Mapping[str, str]) -> list[Bo
 
 
 def is_same_traffic(service: Mapping[str, Any], traffic: Sequence[Body]) -> bool:
-    """Tells whether a live service has this traffic already, by names of revisions."""
+    """Returns whether a live service has this traffic already, by names of revisions."""
     entries = service.get("traffic") or [{"type": LATEST_TYPE}]
     if any(each.get("type") == LATEST_TYPE for each in entries):
         return False

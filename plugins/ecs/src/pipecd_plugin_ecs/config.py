@@ -5,11 +5,11 @@ The options of deploy targets are those of all plugins for AWS, `pipecd_aws.AwsT
 """
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 from pipecd_sdk import ApplicationConfig, Duration, Percentage, Report, Share, StageConfig
-from pipecd_sdk.constraints import InRange
+from pipecd_sdk.constraints import InRange, limit_share
+from pipecd_sdk.repository import find_path_fault
 
 MOST_SUBNETS = 16
 MOST_SECURITY_GROUPS = 5
@@ -36,6 +36,17 @@ class TargetGroups(ApplicationConfig):
     canary: TargetGroup | None = None
     """That of the canary; ECS_CANARY_ROLLOUT behind a load balancer needs it."""
 
+    def check(self, report: Report) -> None:
+        if report.broken("primary") or report.broken("canary"):
+            return
+        given = [each.target_group_arn for each in (self.primary, self.canary) if each is not None]
+        if len(given) > len(set(given)):
+            report.fault(
+                "canary",
+                message="is the target group of the primary, too",
+                hint="the traffic is split between two groups: make another one for the canary",
+            )
+
 
 class AwsVpcConfiguration(ApplicationConfig):
     """The network of a standalone task."""
@@ -60,7 +71,7 @@ class EcsInput(ApplicationConfig):
     """What is deployed, and how it is reached."""
 
     task_definition_file: str = "taskdef.json"
-    """The task definition: YAML or JSON with the names of AWS, in the application's folder."""
+    """The task definition, with the names of AWS; a path from the application's folder."""
     service_definition_file: str = ""
     """The service definition, likewise; without it the task runs alone."""
     run_standalone_task: bool = True
@@ -81,11 +92,10 @@ class EcsInput(ApplicationConfig):
     def check(self, report: Report) -> None:
         for key, value in (
             ("taskDefinitionFile", self.task_definition_file),
-            ("serviceDefinitionFile", self.service_definition_file),
+            ("serviceDefinitionFile", self.service_definition_file or "."),
         ):
-            path = PurePosixPath(value)
-            if not report.broken(key) and (path.is_absolute() or ".." in path.parts):
-                report.fault(key, message=f"leads out of the application's folder: {value!r}")
+            if not report.broken(key) and (fault := find_path_fault(value)):
+                report.fault(key, message=fault)
         if not report.broken("stableTimeout") and self.stable_timeout <= timedelta():
             report.fault("stableTimeout", message="must be longer than 0s")
 
@@ -139,16 +149,7 @@ class EcsCleanConfig(StageConfig):
 class EcsTrafficConfig(StageConfig):
     """The options of ECS_TRAFFIC_ROUTING: how the traffic is split between the two."""
 
-    constraints: ClassVar = tuple(
-        InRange(
-            key=key,
-            minimum=0,
-            maximum=100,
-            message="not a share of the traffic: {value}",
-            hint="0 to 100",
-        )
-        for key in ("primary", "canary")
-    )
+    constraints: ClassVar = (limit_share("primary"), limit_share("canary"))
 
     primary: Percentage | None = None
     """The primary's share; the canary gets the rest. It counts before `canary`."""

@@ -3,15 +3,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pipecd_plugin_ecs.config import EcsOptions
-from pipecd_sdk import Source, StageFailedError
+from pipecd_sdk import InvalidFileError, Source
 from pipecd_sdk.kit.images import parse_image
+from pipecd_sdk.kit.manifests import find_field, read_manifest_file
 
-LARGEST_FILE: Final = 1024 * 1024
-"""Bytes of a definition; AWS takes 64 KiB of a task definition."""
 EXTERNAL: Final = "EXTERNAL"
 ROLLING: Final = "ECS"
 _ALIASES: Final = {"clusterarn": "cluster", "rolearn": "role"}
@@ -47,7 +45,7 @@ class Definitions:
         try:
             return int(value) or None if value is not None else None
         except (TypeError, ValueError):
-            raise StageFailedError("desiredCount of the service definition is no number") from None
+            raise InvalidFileError("desiredCount of the service definition is no number") from None
 
     @property
     def controller(self) -> str:
@@ -57,53 +55,32 @@ class Definitions:
 
 
 def read_definitions(source: Source) -> Definitions:
-    """Returns the definitions of a commit. Raises StageFailedError. Blocks: it reads files."""
-    from pipecd_sdk.kit.opened_files import list_opened_files  # noqa: PLC0415 - needs a parser
-
+    """Returns the definitions of a commit. Raises InvalidFileError. Blocks: it reads files."""
     options: EcsOptions = source.options
     given = options.input
-    opened = list_opened_files(source)
-    names = {given.task_definition_file, given.service_definition_file}
-    service = (
-        _read_file(source.directory, given.service_definition_file, "service")
-        if given.service_definition_file
-        else None
+    task = read_manifest_file(
+        source,
+        given.task_definition_file,
+        what="the task definition",
+        option="input.taskDefinitionFile",
     )
+    service = None
+    if given.service_definition_file:
+        service = read_manifest_file(
+            source,
+            given.service_definition_file,
+            what="the service definition",
+            option="input.serviceDefinitionFile",
+        )
     read = Definitions(
-        task=_read_file(source.directory, given.task_definition_file, "task"),
-        service=_use_api_names(service) if service is not None else None,
+        task=task.value,
+        service=_use_api_names(service.value) if service is not None else None,
         options=options,
         commit=source.commit_hash,
-        hides_values=bool(opened & {str(Path(name)) for name in names if name}),
+        hides_values=task.holds_secrets or (service is not None and service.holds_secrets),
     )
     _check(read)
     return read
-
-
-def _read_file(folder: Path, name: str, kind: str) -> Mapping[str, Any]:
-    from pipecd_sdk.kit import yaml  # noqa: PLC0415 - a plugin that waits needs no parser
-
-    root = folder.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        raise StageFailedError(
-            f"the {kind} definition {name!r} leads out of the application's folder",
-            hint="it may be a link; name a real file",
-        )
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise StageFailedError(f"the {kind} definition {name!r} is larger than 1 MiB")
-        found = yaml.load(path.read_bytes())
-    except OSError:
-        raise StageFailedError(
-            f"the {kind} definition {name!r} is not a file of the commit",
-            hint=f"name it with input.{kind}DefinitionFile",
-        ) from None
-    except yaml.YamlError as error:
-        raise StageFailedError(f"{name}: {error}") from None
-    if not isinstance(found, Mapping):
-        raise StageFailedError(f"{name}: the {kind} definition must be an object")
-    return found
 
 
 def _use_api_names(service: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,28 +89,21 @@ def _use_api_names(service: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(read: Definitions) -> None:
     if not find_field(read.task, "family"):
-        raise StageFailedError("the task definition has no family", hint="give it a name there")
+        raise InvalidFileError("the task definition has no family", hint="give it a name there")
     if read.service is None:
         if not read.cluster and read.options.input.run_standalone_task:
-            raise StageFailedError(
+            raise InvalidFileError(
                 "a standalone task needs input.clusterArn",
                 hint="or name a service definition with input.serviceDefinitionFile",
             )
         return
     if not read.service_name:
-        raise StageFailedError("the service definition has no serviceName")
+        raise InvalidFileError("the service definition has no serviceName")
     if read.controller not in {EXTERNAL, ROLLING}:
-        raise StageFailedError(
+        raise InvalidFileError(
             f"the service definition has the deployment controller {read.controller!r}",
             hint="EXTERNAL for canaries, ECS for rolling updates",
         )
-
-
-def find_field(value: Mapping[str, Any], name: str) -> Any:
-    """Returns a field whose name may be written in any case, None without it."""
-    if name in value:
-        return value[name]
-    return next((item for key, item in value.items() if str(key).lower() == name.lower()), None)
 
 
 def list_containers(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

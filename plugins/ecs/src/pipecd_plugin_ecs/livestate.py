@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pipecd_plugin_ecs.definition import Definitions, find_field
+from pipecd_plugin_ecs.definition import Definitions
 from pipecd_plugin_ecs.provider.ecs import EcsClient
 from pipecd_plugin_ecs.provider.model import (
     APPLICATION,
@@ -17,6 +17,7 @@ from pipecd_plugin_ecs.provider.model import (
     read_tags,
 )
 from pipecd_sdk import Health, Resource
+from pipecd_sdk.kit.manifests import find_field
 
 SERVICE: Final = "ECS:Service"
 TASK_SET: Final = "ECS:TaskSet"
@@ -43,18 +44,18 @@ class Seen:
         return self.service.task_definition if self.service else ""
 
 
-async def look(client: EcsClient, definitions: Definitions, application_id: str) -> Seen:
-    """Returns what runs of an application. Raises AwsError."""
-    if definitions.service is None:
-        family = str(find_field(definitions.task, "family") or "")
-        tasks = await client.list_tasks(family=family) if client.cluster else []
-        ours = [
-            each for each in tasks if read_tags(each.get("tags")).get(APPLICATION) == application_id
-        ]
-        return Seen(service=None, tasks=ours)
-    service = await client.find_service(definitions.service_name)
-    if service is None:
-        return Seen(service=None)
+async def look_at_tasks(client: EcsClient, definitions: Definitions, application_id: str) -> Seen:
+    """Returns what runs of an application without a service. Raises AwsError."""
+    family = str(find_field(definitions.task, "family") or "")
+    tasks = await client.list_tasks(family=family) if client.cluster else []
+    ours = [
+        each for each in tasks if read_tags(each.get("tags")).get(APPLICATION) == application_id
+    ]
+    return Seen(service=None, tasks=ours)
+
+
+async def look_at_service(client: EcsClient, service: Service) -> Seen:
+    """Returns what runs of a service. Raises AwsError."""
     sets: Sequence[TaskSet] = ()
     if service.controller == "EXTERNAL":
         sets = await client.list_task_sets(service.name)

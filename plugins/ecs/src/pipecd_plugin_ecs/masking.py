@@ -7,8 +7,13 @@ from typing import Any, Final
 
 from pipecd_sdk.kit.diff import MASK, MISSING, Node
 
-_HIDDEN: Final = frozenset({"environment", "environmentfiles", "options", "command", "entrypoint"})
-"""Fields of containers that may hold a secret in clear text."""
+_HIDDEN: Final = frozenset(
+    {
+        *("environment", "environmentfiles", "options", "command", "entrypoint"),
+        *("dockerlabels", "driveropts"),
+    }
+)
+"""Fields of containers and volumes that may hold a secret in clear text."""
 
 
 def hide_values(definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin `ecs`: stages, live state, drift, preview, details, each done by its own module."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from pipecd_aws import AwsAccounts, AwsRetry, AwsTarget
+from pipecd_aws import AwsAccounts, AwsTarget
 from pipecd_plugin_ecs import details, drift, livestate, planpreview
 from pipecd_plugin_ecs.config import (
     EcsCanaryConfig,
@@ -19,6 +18,7 @@ from pipecd_plugin_ecs.config import (
 )
 from pipecd_plugin_ecs.definition import Definitions, list_images, read_definitions
 from pipecd_plugin_ecs.livestate import Seen
+from pipecd_plugin_ecs.observing import EcsObserver
 from pipecd_plugin_ecs.provider.ecs import EcsClient
 from pipecd_plugin_ecs.stages.rollback import roll_back
 from pipecd_plugin_ecs.stages.rollout import clean_canary, roll_out_canary, roll_out_primary
@@ -28,24 +28,17 @@ from pipecd_plugin_ecs.stages.traffic import route_traffic
 from pipecd_plugin_ecs.strategy import decide_strategy
 from pipecd_sdk import (
     Clock,
-    DeploymentPlugin,
     DeployTarget,
     Details,
     DetailsContext,
-    Drift,
+    InvalidFileError,
     LiveContext,
     LiveSnapshot,
-    LiveState,
-    PlanContext,
-    PlannedStage,
-    PlanPreview,
     Preview,
-    PreviewContext,
     RequestedStage,
     Resource,
-    ResourceDetails,
+    Source,
     StageContext,
-    StageFailedError,
     StageLog,
     Strategy,
     SyncState,
@@ -56,14 +49,13 @@ from pipecd_sdk import (
     serve,
     stage,
 )
+from pipecd_sdk.kit.platforms import ManifestPlugin
 
-DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
-"""Stage metadata that is shown beside a stage."""
 MOST_KNOWN: Final = 256
 """Revisions of task definitions that are remembered; they never change."""
 
 
-class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
+class Ecs(ManifestPlugin[Definitions]):
     """Deploys services and tasks to Amazon ECS."""
 
     target_config: ClassVar[type[TargetConfig]] = AwsTarget
@@ -71,38 +63,30 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
 
     def __init__(self) -> None:
         self.accounts = AwsAccounts()
+        self._observer = EcsObserver()
         self._revisions: dict[str, Mapping[str, Any]] = {}
 
-    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
-        definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
+    def read_manifest(self, source: Source, target: DeployTarget | None) -> Definitions:
+        return read_definitions(source)
+
+    def find_versions(
+        self, manifest: Definitions, targets: Sequence[DeployTarget]
+    ) -> Sequence[Version]:
         return [
             Version(name=name, version=version, url=text)
-            for name, version, text in list_images(definitions.task)
+            for name, version, text in list_images(manifest.task)
         ]
 
-    async def strategy(self, ctx: PlanContext) -> Strategy:
-        if ctx.source.running is None:
-            return Strategy(summary="Pipeline sync, nothing is known of what runs")
-        target = await asyncio.to_thread(read_definitions, ctx.source.target)
-        try:
-            running = await asyncio.to_thread(read_definitions, ctx.source.running)
-        except StageFailedError as error:
-            return Strategy(
-                summary=f"Pipeline sync, the running commit cannot be read: {error.reason()}"
-            )
+    def decide_strategy(self, running: Definitions | None, target: Definitions) -> Strategy:
         return decide_strategy(running, target)
 
-    def plan(
-        self, requested: Sequence[RequestedStage], *, rollback: bool
-    ) -> Iterable[PlannedStage]:
-        by_index = {each.index: each for each in requested}
-        for planned in super().plan(requested, rollback=rollback):
-            config = by_index[planned.index].config
-            if not planned.rollback and isinstance(config, EcsTrafficConfig):
-                shares = "Primary: {}%, Canary: {}%".format(*read_shares(config))
-                yield by_index[planned.index].to_planned(metadata={DISPLAY_KEY: shares})
-            else:
-                yield planned
+    def preview_change(self, running: Definitions | None, target: Definitions) -> Preview:
+        return planpreview.preview(running, target)
+
+    def describe_stage(self, requested: RequestedStage) -> str:
+        if not isinstance(requested.config, EcsTrafficConfig):
+            return ""
+        return "Primary: {}%, Canary: {}%".format(*read_shares(requested.config))
 
     @stage("ECS_SYNC", quick_sync=True, desc="Bring the service to the commit")
     async def sync(self, ctx: StageContext, config: EcsSyncConfig) -> None:
@@ -130,73 +114,93 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
     @stage("ECS_ROLLBACK", rollback=True, desc="Bring the service back")
     async def roll_back(self, ctx: StageContext) -> None:
         running: Definitions | None = None
+        failed: Definitions | None = None
         if ctx.source.running is not None:
-            running = await asyncio.to_thread(read_definitions, ctx.source.running)
+            running = await self.load(ctx.source.running)
+            failed = await self._load_other(ctx.source.target)
             definitions = running
         else:
-            definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
-        await self._run_with(ctx, definitions, lambda run: roll_back(run, running))
+            definitions = await self.load(ctx.source.target)
+        await self._run_with(ctx, definitions, failed, lambda run: roll_back(run, running))
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
-        definitions = await asyncio.to_thread(read_definitions, ctx.source)
+        definitions = await self.load(ctx.source)
         seen = await self._look(ctx, target, definitions)
         return LiveSnapshot(resources=list(livestate.list_resources(seen)), data=seen)
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        definitions = await asyncio.to_thread(read_definitions, ctx.source)
+        definitions = await self.load(ctx.source)
         return (await self._compare(ctx, target, definitions, live.data))[0]
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
     ) -> Details:
-        definitions = await asyncio.to_thread(read_definitions, ctx.source)
-        seen = await self._look(ctx, target, definitions)
+        definitions = await self.load(ctx.source)
+        seen = await self._look(ctx, target, definitions, is_fresh=True)
         _, difference = await self._compare(ctx, target, definitions, seen)
         return details.describe(
             resource, seen, difference=difference, hides=definitions.hides_values
         )
 
-    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        running = ctx.source.running
-        return planpreview.preview(
-            await asyncio.to_thread(read_definitions, running) if running else None,
-            await asyncio.to_thread(read_definitions, ctx.source.target),
-        )
-
     async def _run(self, ctx: StageContext, work: Callable[[ServiceRun], Awaitable[None]]) -> None:
-        definitions = await asyncio.to_thread(read_definitions, ctx.source.target)
-        await self._run_with(ctx, definitions, work)
+        definitions = await self.load(ctx.source.target)
+        replaced = await self._load_other(ctx.source.running)
+        await self._run_with(ctx, definitions, replaced, work)
+
+    async def _load_other(self, source: Source | None) -> Definitions | None:
+        """Returns the definitions of a commit that is not deployed; None when they are invalid."""
+        try:
+            return await self.load(source) if source is not None else None
+        except InvalidFileError:
+            return None
 
     async def _run_with(
         self,
         ctx: StageContext,
         definitions: Definitions,
+        replaced: Definitions | None,
         work: Callable[[ServiceRun], Awaitable[None]],
     ) -> None:
         async def run_one(target: DeployTarget, log: StageLog) -> None:
-            client = self._open(target, definitions, ctx.clock, partial(_report_retry, log))
+            client = self._open(target, definitions, ctx.clock, log)
             await work(
-                ServiceRun(ctx=ctx, target=target, log=log, client=client, definitions=definitions)
+                ServiceRun(
+                    ctx=ctx,
+                    target=target,
+                    log=log,
+                    client=client,
+                    definitions=definitions,
+                    replaced=replaced,
+                )
             )
 
-        await run_on_targets(ctx, run_one)
+        try:
+            await run_on_targets(ctx, run_one)
+        finally:
+            self._observer.forget(ctx.deployment.application_id, definitions.service_name)
 
     def _open(
         self,
         target: DeployTarget,
         definitions: Definitions,
         clock: Clock,
-        on_retry: Callable[[AwsRetry], None],
+        log: StageLog | None = None,
     ) -> EcsClient:
-        account = self.accounts.get(target.config)
-        return EcsClient(
-            account=account.report_to(clock=clock, on_retry=on_retry),
-            cluster=definitions.cluster,
-        )
+        account = self.accounts.open(target.config, clock=clock, log=log)
+        return EcsClient(account=account, cluster=definitions.cluster)
 
-    async def _look(self, ctx: LiveContext, target: DeployTarget, definitions: Definitions) -> Seen:
-        client = self._open(target, definitions, ctx.clock, _say_nothing)
-        return await livestate.look(client, definitions, ctx.application_id)
+    async def _look(
+        self,
+        ctx: LiveContext,
+        target: DeployTarget,
+        definitions: Definitions,
+        *,
+        is_fresh: bool = False,
+    ) -> Seen:
+        client = self._open(target, definitions, ctx.clock)
+        return await self._observer.look(
+            client, definitions, ctx.application_id, target.name, is_fresh=is_fresh
+        )
 
     async def _compare(
         self, ctx: LiveContext, target: DeployTarget, definitions: Definitions, seen: Seen
@@ -211,7 +215,7 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
             ), None
         if not seen.task_definition:
             return drift.describe_missing("the service has no primary task set"), None
-        client = self._open(target, definitions, ctx.clock, _say_nothing)
+        client = self._open(target, definitions, ctx.clock)
         told = await client.account.read_output_shape("ecs", "DescribeServices")
         nodes = drift.compare(
             service=seen.service,
@@ -235,14 +239,6 @@ class Ecs(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
                 self._revisions.clear()
             self._revisions[arn] = found
         return found
-
-
-def _say_nothing(_: AwsRetry) -> None:
-    pass
-
-
-def _report_retry(log: StageLog, retry: AwsRetry) -> None:
-    log.info("%s: %s; tried again in %.1f seconds", retry.what, retry.reason, retry.pause_seconds)
 
 
 def main() -> None:

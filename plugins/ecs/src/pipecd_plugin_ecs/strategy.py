@@ -5,8 +5,10 @@ from pipecd_plugin_ecs.definition import Definitions, list_containers
 from pipecd_sdk import Strategy, SyncStrategy
 
 
-def decide_strategy(running: Definitions, target: Definitions) -> Strategy:
+def decide_strategy(running: Definitions | None, target: Definitions) -> Strategy:
     """Returns the strategy of a change from one commit to another."""
+    if running is None:
+        return Strategy(summary="Pipeline sync, nothing is known of what runs")
     before, after = dict(list_containers(running.task)), dict(list_containers(target.task))
     changes = [
         *(f"image {after[name]} of {name} added" for name in after if name not in before),

@@ -6,7 +6,7 @@ The plugins themselves only name the stages; each stage is a function over one d
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pipecd_plugin_kubernetes.client import RetryNotice
 from pipecd_plugin_kubernetes.clusters import Clusters
@@ -34,7 +34,6 @@ from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
     PlanContext,
-    PlannedStage,
     RequestedStage,
     Source,
     StageContext,
@@ -46,9 +45,6 @@ from pipecd_sdk import (
     Version,
     run_on_targets,
 )
-
-DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
-"""Stage metadata that is shown beside a stage."""
 
 C = TypeVar("C", bound=TargetChoice)
 
@@ -97,20 +93,9 @@ class KubernetesBase(DeploymentPlugin, Observing):
             )
         return _merge(decided)
 
-    def plan(
-        self, requested: Sequence[RequestedStage], *, rollback: bool
-    ) -> Iterable[PlannedStage]:
-        shown = {
-            stage.index: {DISPLAY_KEY: _describe_traffic(stage.config)}
-            for stage in requested
-            if isinstance(stage.config, TrafficConfig)
-        }
-        for planned in super().plan(requested, rollback=rollback):
-            if planned.index in shown and not planned.rollback:
-                stage = next(each for each in requested if each.index == planned.index)
-                yield stage.to_planned(metadata=shown[planned.index])
-            else:
-                yield planned
+    def describe_stage(self, requested: RequestedStage) -> str:
+        is_traffic = isinstance(requested.config, TrafficConfig)
+        return _describe_traffic(requested.config) if is_traffic else ""
 
     async def run_sync(
         self,

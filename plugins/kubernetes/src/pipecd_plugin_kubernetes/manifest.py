@@ -7,7 +7,7 @@ whatever could not be an object of the API: everything behind it may rely on the
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pipecd_sdk import StageFailedError
@@ -71,10 +71,6 @@ class ResourceKey:
             "" if self.namespace == "default" else self.namespace,
             self.name,
         )
-
-    def drop_namespace(self) -> "ResourceKey":
-        """Returns the key for an object of a kind that has no namespaces."""
-        return replace(self, namespace="")
 
 
 class Manifest:

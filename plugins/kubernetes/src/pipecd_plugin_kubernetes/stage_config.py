@@ -4,7 +4,7 @@
 from typing import Any, ClassVar, Literal
 
 from pipecd_sdk import Percentage, Replicas, StageConfig
-from pipecd_sdk.constraints import AddsUp, Constraint, InRange, NotTogether
+from pipecd_sdk.constraints import AddsUp, Constraint, InRange, NotTogether, limit_share
 
 PatchOperation = Literal["yaml-replace", "yaml-add", "yaml-remove", "json-replace", "text-regex"]
 Variant = Literal["", "primary", "canary", "baseline"]
@@ -123,16 +123,7 @@ class TrafficConfig(TargetChoice):
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
         *TargetChoice.constraints,
-        *(
-            InRange(
-                key=key,
-                minimum=0,
-                maximum=100,
-                message="not a share of the traffic: {value}",
-                hint="0 to 100",
-            )
-            for key in ("primary", "canary", "baseline")
-        ),
+        *(limit_share(key) for key in ("primary", "canary", "baseline")),
         AddsUp(
             key="primary",
             message="the traffic adds up to {sum}",

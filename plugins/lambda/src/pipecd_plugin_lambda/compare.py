@@ -22,6 +22,7 @@ _NOT_COMPARED: Final = frozenset(
 _SORTED: Final = (("Architectures",), ("VpcConfig", "SubnetIds"), ("VpcConfig", "SecurityGroupIds"))
 """Lists without an order: AWS returns them sorted."""
 VARIABLES: Final = "Environment.Variables"
+COMMANDS: Final = "ImageConfig"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,8 @@ def compare_function(
     )
     ignored = manifest.options.ignore_drift
     kept = [node for node in nodes if not any(node.is_under(path) for path in ignored)]
-    return mask_variables(kept)
+    masked = mask_variables(kept)
+    return [_mask_commands(node) for node in masked] if manifest.hides_values else masked
 
 
 def normalise_configuration(live: LiveFunction) -> dict[str, Any]:
@@ -109,17 +111,25 @@ def mask_variables(nodes: Iterable[Node]) -> list[Node]:
     ]
 
 
+def _mask_commands(node: Node) -> Node:
+    """Returns a node without the words of the image's command, into which a secret was put."""
+    if not node.is_under(COMMANDS):
+        return node
+    return replace(node, old=_mask(node.old), new=_mask(node.new))
+
+
 def _mask(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _mask(item) for key, item in value.items()}
     return value if value is MISSING or value is None else MASK
 
 
-def mask_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a configuration whose variables have no values."""
-    return {
-        key: _mask(value) if key == "Environment" else value for key, value in configuration.items()
-    }
+def mask_configuration(
+    configuration: Mapping[str, Any], *, hides_values: bool = False
+) -> dict[str, Any]:
+    """Returns a configuration whose variables have no values, with secrets no commands either."""
+    hidden = {"Environment", "ImageConfigResponse"} if hides_values else {"Environment"}
+    return {key: _mask(value) if key in hidden else value for key, value in configuration.items()}
 
 
 def list_alias_faults(alias: AliasState, name: str, live: LiveFunction) -> list[str]:

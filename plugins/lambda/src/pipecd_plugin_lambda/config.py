@@ -6,12 +6,12 @@ The function itself is described in a file of its own, see `manifest`.
 
 import re
 from datetime import timedelta
-from pathlib import PurePosixPath
 from typing import ClassVar, Final
 
 from pipecd_aws import AwsTarget
 from pipecd_sdk import ApplicationConfig, Duration, Percentage, PluginConfig, Report, StageConfig
-from pipecd_sdk.constraints import InRange
+from pipecd_sdk.constraints import limit_share
+from pipecd_sdk.repository import find_path_fault
 
 _ALIAS: Final = re.compile(r"(?!\d+$)[A-Za-z0-9_-]{1,128}")
 
@@ -22,7 +22,7 @@ class LambdaPluginConfig(PluginConfig):
     allowed_hosts: tuple[str, ...] = ()
     """Hosts or networks with private addresses that sources of functions may be fetched from.
 
-    Public hosts need no entry. A name that begins with `*.` means all names under it.
+    Public hosts need no entry. A host is named as it is: `*.example.com` opens none of them.
     """
 
 
@@ -40,19 +40,16 @@ class LambdaInput(ApplicationConfig):
     moved: ClassVar = {"autoRollback": "write spec.planner.autoRollback"}
 
     function_manifest_file: str = "function.yaml"
-    """The description of the function, in the application's folder."""
+    """The description of the function; a path from the application's folder."""
     alias: str = "Service"
     """The alias that callers use; its traffic is what stages shift."""
     update_timeout: Duration = Duration(minutes=10)
     """How long AWS may take to make a change ready, e.g. to fetch an image."""
 
     def check(self, report: Report) -> None:
-        path = PurePosixPath(self.function_manifest_file)
-        if not report.broken("functionManifestFile") and (path.is_absolute() or ".." in path.parts):
-            report.fault(
-                "functionManifestFile",
-                message=f"leads out of the application's folder: {self.function_manifest_file!r}",
-            )
+        fault = find_path_fault(self.function_manifest_file)
+        if not report.broken("functionManifestFile") and fault:
+            report.fault("functionManifestFile", message=fault)
         if not report.broken("alias") and not _ALIAS.fullmatch(self.alias):
             report.fault(
                 "alias",
@@ -89,15 +86,7 @@ class FunctionRolloutConfig(StageConfig):
 class FunctionPromoteConfig(StageConfig):
     """The options of LAMBDA_PROMOTE."""
 
-    constraints: ClassVar = (
-        InRange(
-            key="percent",
-            minimum=0,
-            maximum=100,
-            message="not a share of the traffic: {value}",
-            hint="0 to 100",
-        ),
-    )
+    constraints: ClassVar = (limit_share("percent"),)
 
     percent: Percentage
     """The new version's share of the traffic."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people see who open the function, its alias or a version; values of variables are masked."""
 
+from typing import Any
+
 from pipecd_plugin_lambda.compare import format_nodes, mask_configuration
 from pipecd_plugin_lambda.observing import SeenFunction, list_differences
 from pipecd_sdk import Details, Resource, ResourceGoneError
-from pipecd_sdk.kit import yaml
 
 
 async def open_seen(seen: SeenFunction, resource: Resource, application_id: str) -> Details:
@@ -16,10 +17,10 @@ async def open_seen(seen: SeenFunction, resource: Resource, application_id: str)
             hint="the live state shows what runs now",
         )
     if resource.id == name:
-        shown = mask_configuration(seen.live.configuration)
+        shown = mask_configuration(seen.live.configuration, hides_values=seen.manifest.hides_values)
         shown["Tags"] = dict(seen.live.tags)
         return Details(
-            manifest=yaml.dump(_plain(shown)),
+            manifest=_dump(_plain(shown)),
             difference=format_nodes(await list_differences(seen)),
             notes=["the values of its variables are not shown"],
         )
@@ -31,7 +32,7 @@ async def open_seen(seen: SeenFunction, resource: Resource, application_id: str)
             "FunctionUrl": dict(seen.alias.url or {}),
             "ProvisionedConcurrency": dict(seen.alias.provisioned or {}),
         }
-        return Details(manifest=yaml.dump(_plain({k: v for k, v in parts.items() if v})))
+        return Details(manifest=_dump(_plain({k: v for k, v in parts.items() if v})))
     version = resource.id.removeprefix(f"{name}:")
     if version not in seen.versions:
         raise ResourceGoneError(
@@ -40,9 +41,17 @@ async def open_seen(seen: SeenFunction, resource: Resource, application_id: str)
         )
     found = seen.versions[version]
     return Details(
-        manifest=yaml.dump(_plain(mask_configuration(found.configuration))),
+        manifest=_dump(
+            _plain(mask_configuration(found.configuration, hides_values=seen.manifest.hides_values))
+        ),
         notes=["the values of its variables are not shown"],
     )
+
+
+def _dump(value: Any) -> str:
+    from pipecd_sdk.kit import yaml  # noqa: PLC0415 - a plugin that waits needs no parser
+
+    return yaml.dump(value)
 
 
 def _plain(value: object) -> object:

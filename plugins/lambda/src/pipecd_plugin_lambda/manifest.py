@@ -8,16 +8,15 @@ of upstream's files. What belongs to the alias or to the function as a whole sta
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pipecd_plugin_lambda.config import LambdaOptions
 from pipecd_plugin_lambda.manifest_check import find_faults
-from pipecd_sdk import Source, StageFailedError
+from pipecd_sdk import InvalidFileError, Source
+from pipecd_sdk.kit.manifests import find_field, read_manifest_file
 
 API_VERSION: Final = "pipecd.dev/v1beta1"
 KIND: Final = "LambdaFunction"
-LARGEST_FILE: Final = 1024 * 1024
 _CODE: Final = frozenset({"image", "s3bucket", "s3key", "s3objectversion", "source"})
 _BESIDE: Final = frozenset({"provisionedconcurrency", "reservedconcurrency", "functionurl", "tags"})
 _API_NAMES: Final = {
@@ -117,59 +116,27 @@ def _name_of(item: Any) -> Any:
     return find_field(item, "name") if isinstance(item, Mapping) else item
 
 
-def find_field(value: Mapping[str, Any], name: str) -> Any:
-    """Returns a field whose name may be written in any case, None without it."""
-    if name in value:
-        return value[name]
-    return next((item for key, item in value.items() if str(key).lower() == name.lower()), None)
-
-
 def read_manifest(source: Source) -> FunctionManifest:
-    """Returns the function of a commit. Raises StageFailedError. Reads a file: not on the loop."""
-    from pipecd_sdk.kit.opened_files import list_opened_files  # noqa: PLC0415 - needs a parser
-
+    """Returns the function of a commit. Raises InvalidFileError. Reads a file: not on the loop."""
     options: LambdaOptions = source.options
     name = options.input.function_manifest_file
-    document = _read_file(source.directory, name)
+    file = read_manifest_file(
+        source, name, what="the function manifest", option="input.functionManifestFile"
+    )
+    document = file.value
     spec = find_field(document, "spec")
     kind = find_field(document, "kind")
     if kind != KIND or find_field(document, "apiVersion") != API_VERSION:
-        raise StageFailedError(
+        raise InvalidFileError(
             f"{name}: not the description of a function",
             hint=f"it begins with apiVersion: {API_VERSION} and kind: {KIND}",
         )
     faults = find_faults(spec)
     if faults or not isinstance(spec, Mapping):
-        raise StageFailedError(f"{name}: {'; '.join(faults)}")
+        raise InvalidFileError(f"{name}: {'; '.join(faults)}")
     return FunctionManifest(
         spec=spec,
         options=options,
         commit=source.commit_hash,
-        hides_values=str(Path(name)) in list_opened_files(source),
+        hides_values=file.holds_secrets,
     )
-
-
-def _read_file(folder: Path, name: str) -> Mapping[str, Any]:
-    from pipecd_sdk.kit import yaml  # noqa: PLC0415 - a plugin that waits needs no parser
-
-    root = folder.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        raise StageFailedError(
-            f"the function manifest {name!r} leads out of the application's folder",
-            hint="it may be a link; name a real file",
-        )
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise StageFailedError(f"the function manifest {name!r} is larger than 1 MiB")
-        found = yaml.load(path.read_bytes())
-    except OSError:
-        raise StageFailedError(
-            f"the function manifest {name!r} is not a file of the commit",
-            hint="name it with input.functionManifestFile",
-        ) from None
-    except yaml.YamlError as error:
-        raise StageFailedError(f"{name}: {error}") from None
-    if not isinstance(found, Mapping):
-        raise StageFailedError(f"{name}: it must be an object")
-    return found

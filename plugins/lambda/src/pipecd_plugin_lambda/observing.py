@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs, and whether it is what git says: live state and drift of one deploy target."""
+"""What runs, and whether it is what git says: live state and drift of one deploy target.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+piped asks every minute. A function that stays as it is is read less and less often, up to every
+five minutes: the API cannot tell of several functions at once what they and their aliases are.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from pipecd_plugin_lambda.compare import (
@@ -16,9 +21,16 @@ from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.parameters import APPLICATION, COMMIT, fit_manifest, fit_url
 from pipecd_plugin_lambda.provider.functions import FunctionApi, LiveFunction
 from pipecd_plugin_lambda.stages.waiting import explain_state
-from pipecd_sdk import Health, LiveSnapshot, Resource, SyncState, SyncStatus
+from pipecd_sdk import Health, LiveContext, LiveSnapshot, Resource, SyncState, SyncStatus
 from pipecd_sdk.kit.diff import Node
+from pipecd_sdk.kit.rereads import Reread
 
+FIRST_PAUSE: Final = timedelta(minutes=2)
+LONGEST_PAUSE: Final = timedelta(minutes=5)
+JITTER: Final = 0.5
+"""Half of a pause is random: functions that were deployed together are not read together."""
+RETRY_TIME: Final = timedelta(seconds=20)
+"""How long a call is tried again: piped waits for a minute, and asks again anyway."""
 _HEALTH: Final = {
     "Active": Health.HEALTHY,
     "Pending": Health.UNHEALTHY,
@@ -43,16 +55,51 @@ class SeenFunction:
         return str(self.live.tags.get(APPLICATION, "")) if self.live else ""
 
 
+class FunctionObserver:
+    """What is known of the functions of all applications."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Reread[SeenFunction]] = {}
+
+    async def look(
+        self,
+        api: FunctionApi,
+        manifest: FunctionManifest,
+        ctx: LiveContext,
+        target: str,
+        *,
+        is_fresh: bool = False,
+    ) -> SeenFunction:
+        """Returns what was found of a function; `is_fresh`: what is there now. Raises AwsError."""
+        account = api.account.report_to(clock=ctx.clock, on_retry=api.account.on_retry)
+        api = replace(api, account=account.limit_retries(RETRY_TIME))
+        known = self._known.get((ctx.application_id, target))
+        if known is None:
+            known = self._known[ctx.application_id, target] = Reread(
+                first=FIRST_PAUSE, longest=LONGEST_PAUSE, jitter=JITTER
+            )
+        key: Hashable = (ctx.source.commit_hash, ctx.source.config, manifest.name)
+        return await known.get(
+            key, partial(look, api, manifest), clock=ctx.clock, is_fresh=is_fresh
+        )
+
+    def forget(self, application_id: str) -> None:
+        """Lets the function of an application be read anew: a stage has changed it."""
+        for (each, _), known in self._known.items():
+            if each == application_id:
+                known.forget()
+
+
 async def look(api: FunctionApi, manifest: FunctionManifest) -> SeenFunction:
     """Returns a function, its alias and the versions that have traffic. Raises AwsError."""
-    live = await api.get()
+    live = _leave_out_address(await api.get())
     name = manifest.options.input.alias
     traffic = await api.get_alias(name) if live is not None else None
     versions: dict[str, LiveFunction] = {}
     for share in (traffic.primary, traffic.secondary) if traffic else ():
         if share is None or not share.percent:
             continue
-        found = await api.get(share.version)
+        found = _leave_out_address(await api.get(share.version))
         if found is not None:
             versions[share.version] = found
     first = versions.get(traffic.primary.version) if traffic else None
@@ -71,6 +118,13 @@ async def look(api: FunctionApi, manifest: FunctionManifest) -> SeenFunction:
         ),
         versions=versions,
     )
+
+
+def _leave_out_address(live: LiveFunction | None) -> LiveFunction | None:
+    """Returns a function without the address of its code, which is another one in each answer."""
+    if live is None:
+        return None
+    return replace(live, code={k: v for k, v in live.code.items() if k != "Location"})
 
 
 def list_resources(seen: SeenFunction) -> LiveSnapshot:
@@ -176,6 +230,10 @@ async def compare_with_git(seen: SeenFunction, application_id: str) -> SyncState
     if seen.live is None:
         reason = f"there is no function {seen.manifest.name}"
         return SyncState(status=SyncStatus.OUT_OF_SYNC, short_reason=reason, reason=reason)
+    if seen.live.tags_fault:
+        short = "the tags of the function cannot be read: allow the action lambda:ListTags"
+        reason = f"{short} ({seen.live.tags_fault})"
+        return SyncState(status=SyncStatus.UNKNOWN, short_reason=short, reason=reason)
     faults = list_alias_faults(seen.alias, alias, seen.live)
     if seen.owner != application_id:
         whose = f"that of the application {seen.owner}" if seen.owner else "not one of PipeCD's"

@@ -18,6 +18,7 @@ MANAGED_BY: Final = "pipecd-dev-managed-by"
 PIPED: Final = "pipecd-dev-piped"
 APPLICATION: Final = "pipecd-dev-application"
 COMMIT: Final = "pipecd-dev-commit-hash"
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ALWAYS: Final[Mapping[str, Any]] = MappingProxyType(
     {"Environment": {"Variables": {}}, "Layers": []}
 )
@@ -54,12 +55,18 @@ class FunctionParameters:
     """Fields that the API has not."""
 
     def for_update(
-        self, shape: Any, previous: "FunctionParameters | None" = None
+        self,
+        shape: Any,
+        previous: "FunctionParameters | None" = None,
+        ran: Mapping[str, Any] = _NOTHING,
     ) -> dict[str, Any]:
-        """Returns what UpdateFunctionConfiguration takes; `previous` had fields to be reset."""
+        """Returns what UpdateFunctionConfiguration takes.
+
+        `previous` had fields to be reset: to what they were in `ran`, else to AWS's default.
+        """
         had = previous.created if previous is not None else {}
         given = {
-            **{key: _RESETS[key] for key in had if key in _RESETS},
+            **{key: ran.get(key, _RESETS[key]) for key in had if key in _RESETS},
             **_ALWAYS,
             **{k: v for k, v in self.created.items() if k not in _CODE_FIELDS},
         }
@@ -84,6 +91,14 @@ def fit_manifest(manifest: FunctionManifest, shape: Any) -> FunctionParameters:
         ) from None
     fitted["PackageType"] = "Image" if manifest.image else "Zip"
     return FunctionParameters(created=fitted, unknown=unknown)
+
+
+def fit_configuration(configuration: Mapping[str, Any], shape: Any) -> dict[str, Any]:
+    """Returns what AWS tells of a function as its operations take it, as far as they do."""
+    try:
+        return fit(configuration, shape)[0]
+    except UnfitValueError:
+        return {}
 
 
 def fit_url(manifest: FunctionManifest, shape: Any) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _COMMIT_PATHS: Final = {
     "gitlab.com": "-/commit",
     "bitbucket.org": "commits",
 }
+_HIDDEN: Final = frozenset({"environments", "environment", "imageconfig"})
+"""Fields that may hold a secret in clear text."""
 
 
 def find_version(manifest: FunctionManifest, region: str = "") -> Version:
@@ -83,18 +85,29 @@ def preview_change(running: FunctionManifest | None, target: FunctionManifest) -
     )
 
 
+def _hide_address(source: Any) -> Any:
+    if not isinstance(source, Mapping):
+        return source
+    return {
+        key: hide_password(value) if isinstance(value, str) else value
+        for key, value in source.items()
+    }
+
+
 def _show_plainly(manifest: FunctionManifest) -> dict[str, Any]:
     return {**manifest.spec, "alias": manifest.options.input.alias}
 
 
 def _show(manifest: FunctionManifest, other: FunctionManifest | None = None) -> dict[str, Any]:
     """Returns a manifest as it may be shown; variables that hold secrets have no values."""
-    shown = _show_plainly(manifest)
+    shown = {
+        key: _hide_address(value) if str(key).lower() == "source" else value
+        for key, value in _show_plainly(manifest).items()
+    }
     if not (manifest.hides_values or (other is not None and other.hides_values)):
         return shown
     return {
-        key: _mask(value) if str(key).lower() in {"environments", "environment"} else value
-        for key, value in shown.items()
+        key: _mask(value) if str(key).lower() in _HIDDEN else value for key, value in shown.items()
     }
 
 

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin `lambda`: stages, live state, drift, preview, details, each done by its own module."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Final, TypeVar
 
-from pipecd_aws import AwsAccounts, AwsRetry
+from pipecd_aws import AwsAccounts
 from pipecd_plugin_lambda import details, observing, planning
 from pipecd_plugin_lambda.config import (
     FunctionPromoteConfig,
@@ -23,22 +21,14 @@ from pipecd_plugin_lambda.stages.rollback import roll_back
 from pipecd_plugin_lambda.stages.rollout import promote, roll_out_canary, sync
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_sdk import (
-    DeploymentPlugin,
     DeployTarget,
     Details,
     DetailsContext,
-    Drift,
     LiveContext,
     LiveSnapshot,
-    LiveState,
-    PlanContext,
-    PlannedStage,
-    PlanPreview,
     Preview,
-    PreviewContext,
     RequestedStage,
     Resource,
-    ResourceDetails,
     Source,
     StageConfig,
     StageContext,
@@ -52,15 +42,14 @@ from pipecd_sdk import (
     stage,
 )
 from pipecd_sdk.kit.hosts import Hosts
+from pipecd_sdk.kit.platforms import ManifestPlugin
 
-DISPLAY_KEY: Final = "pipecd/stage-display-metadata"
-"""Stage metadata that is shown beside a stage."""
 PERCENT_KEY: Final = "promote-percentage"
 
 C = TypeVar("C", bound=StageConfig)
 
 
-class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
+class Lambda(ManifestPlugin[FunctionManifest]):
     """Deploys functions to AWS Lambda."""
 
     config: LambdaPluginConfig
@@ -69,33 +58,28 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
 
     def __init__(self) -> None:
         self.accounts = AwsAccounts()
+        self._observer = observing.FunctionObserver()
 
-    async def versions(self, ctx: PlanContext) -> Sequence[Version]:
-        manifest = await _read(ctx.source.target)
-        region = ctx.targets[0].config.region if ctx.targets else ""
-        return [planning.find_version(manifest, region)]
+    def read_manifest(self, source: Source, target: DeployTarget | None) -> FunctionManifest:
+        return read_manifest(source)
 
-    async def strategy(self, ctx: PlanContext) -> Strategy:
-        running = ctx.source.running
-        return planning.decide_strategy(
-            await _read(running) if running is not None else None, await _read(ctx.source.target)
-        )
+    def find_versions(
+        self, manifest: FunctionManifest, targets: Sequence[DeployTarget]
+    ) -> Sequence[Version]:
+        return [planning.find_version(manifest, targets[0].config.region if targets else "")]
 
-    def plan(
-        self, requested: Sequence[RequestedStage], *, rollback: bool
-    ) -> Iterable[PlannedStage]:
-        shown = {
-            stage.index: stage
-            for stage in requested
-            if isinstance(stage.config, FunctionPromoteConfig)
-        }
-        for planned in super().plan(requested, rollback=rollback):
-            asked = shown.get(planned.index)
-            if asked is None or planned.rollback:
-                yield planned
-            else:
-                text = f"{int(asked.config.percent)}% of the traffic"
-                yield asked.to_planned(metadata={DISPLAY_KEY: text})
+    def decide_strategy(
+        self, running: FunctionManifest | None, target: FunctionManifest
+    ) -> Strategy:
+        return planning.decide_strategy(running, target)
+
+    def preview_change(self, running: FunctionManifest | None, target: FunctionManifest) -> Preview:
+        return planning.preview_change(running, target)
+
+    def describe_stage(self, requested: RequestedStage) -> str:
+        if not isinstance(requested.config, FunctionPromoteConfig):
+            return ""
+        return f"{int(requested.config.percent)}% of the traffic"
 
     @stage("LAMBDA_SYNC", quick_sync=True, desc="Publish a version and give it all the traffic")
     async def sync(self, ctx: StageContext, config: FunctionSyncConfig) -> None:
@@ -130,19 +114,16 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
     ) -> Details:
-        seen = await self._look(ctx, target)
+        seen = await self._look(ctx, target, is_fresh=True)
         return await details.open_seen(seen, resource, ctx.application_id)
 
-    async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        running = ctx.source.running
-        return planning.preview_change(
-            await _read(running) if running is not None else None, await _read(ctx.source.target)
-        )
-
-    async def _look(self, ctx: LiveContext, target: DeployTarget) -> observing.SeenFunction:
-        manifest = await _read(ctx.source)
-        account = self.accounts.get(target.config)
-        return await observing.look(FunctionApi(account=account, name=manifest.name), manifest)
+    async def _look(
+        self, ctx: LiveContext, target: DeployTarget, *, is_fresh: bool = False
+    ) -> observing.SeenFunction:
+        manifest = await self.load(ctx.source)
+        account = self.accounts.open(target.config, clock=ctx.clock)
+        api = FunctionApi(account=account, name=manifest.name)
+        return await self._observer.look(api, manifest, ctx, target.name, is_fresh=is_fresh)
 
     async def _run(
         self, ctx: StageContext, config: C, work: Callable[[FunctionRun, C], Awaitable[None]]
@@ -153,15 +134,13 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
         self, ctx: StageContext, work: Callable[[FunctionRun], Awaitable[None]]
     ) -> None:
         """Does the work on all deploy targets. Raises StageFailedError."""
-        manifest = await _read(ctx.source.target)
+        manifest = await self.load(ctx.source.target)
         source = ctx.source.running
-        running = await _read(source) if source is not None else None
+        running = await self.load(source) if source is not None else None
         hosts = Hosts(self.config.allowed_hosts, public=True)
 
         async def run_one(target: DeployTarget, log: StageLog) -> None:
-            account = self.accounts.get(target.config).report_to(
-                clock=ctx.clock, on_retry=partial(_report_retry, log)
-            )
+            account = self.accounts.open(target.config, clock=ctx.clock, log=log)
             await work(
                 FunctionRun(
                     ctx=ctx,
@@ -175,15 +154,10 @@ class Lambda(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
                 )
             )
 
-        await run_on_targets(ctx, run_one)
-
-
-async def _read(source: Source) -> FunctionManifest:
-    return await asyncio.to_thread(read_manifest, source)
-
-
-def _report_retry(log: StageLog, retry: AwsRetry) -> None:
-    log.info("%s: %s; tried again in %.1f seconds", retry.what, retry.reason, retry.pause_seconds)
+        try:
+            await run_on_targets(ctx, run_one)
+        finally:
+            self._observer.forget(ctx.deployment.application_id)
 
 
 def main() -> None:

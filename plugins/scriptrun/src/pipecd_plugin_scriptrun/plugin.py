@@ -93,7 +93,7 @@ class ScriptRun(StagePlugin):
             ctx=ctx,
             scripts=locate_scripts(),
             prefix=prefix,
-            kill_grace=self.config.kill_grace.total_seconds(),
+            kill_grace_seconds=self.config.kill_grace.total_seconds(),
             heading=["Running:", *format_commands(commands)],
             continue_interrupted=lambda: self._continue_interrupted(ctx, config),
         )
@@ -122,7 +122,7 @@ class ScriptRun(StagePlugin):
                     os.environ, ctx.deployment, variables, rollback=rollback, script_id=token
                 ),
                 token=token,
-                kill_grace=self.config.kill_grace.total_seconds(),
+                kill_grace_seconds=self.config.kill_grace.total_seconds(),
             )
 
         _judge(ctx, await self._script(ctx, config, commands, prefix).run(prepare))

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from pipecd_plugin_terraform.changes import Changes, read_changes
+from pipecd_plugin_terraform.changes import Changes, read_changes, read_messages
 from pipecd_plugin_terraform.masking import Mask
 from pipecd_plugin_terraform.messages import MessageReader, explain
 from pipecd_sdk import Severity, StageFailedError, StageLog, TargetError
@@ -27,7 +27,9 @@ from pipecd_sdk.scripts.attempt import LogText, Translate
 ALWAYS: Final = {"TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
 NO_CHANGES: Final = 0
 HAS_CHANGES: Final = 2
-PULL_LIMIT: Final = timedelta(minutes=5)
+LOCAL: Final = "local"
+MOST_ARGUMENTS: Final = 128 * 1024 - 64
+"""Bytes of variables and flags: a system takes no longer variable of the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,10 @@ class PlannedChanges:
 
     changes: Changes
     file: Path
+
+
+class OutputTooLargeError(TargetError):
+    """What the program prints is more than is read of it."""
 
 
 class Terraform:
@@ -84,14 +90,26 @@ class Terraform:
         if arguments := settings.arguments.get(command):
             name = f"TF_CLI_ARGS_{command}"
             found[name] = f"{shlex.join(arguments)} {found.get(name, '')}".strip()
+            if len(found[name].encode()) > MOST_ARGUMENTS:
+                raise StageFailedError(
+                    f"the variables and flags of {command} are too long for the program: "
+                    f"{len(found[name].encode()):,} bytes, {MOST_ARGUMENTS:,} can be passed",
+                    hint="put long values into a file and name it in varFiles",
+                )
         return {**found, "TF_DATA_DIR": str(self._data)}
 
     async def prepare(self, log: StageLog | None) -> None:
         """Makes the folder ready, and selects the workspace. Raises StageFailedError."""
         if log is not None:
             log.info("%s init", self.name)
-        # Left by an earlier commit, whose backend may have been another.
-        (self._data / "terraform.tfstate").unlink(missing_ok=True)
+        try:
+            # Left by an earlier commit, whose backend may have been another.
+            (self._data / "terraform.tfstate").unlink(missing_ok=True)
+        except NotADirectoryError:
+            raise StageFailedError(
+                f"{self._data.name} is a file, and {self.name} needs a folder there",
+                hint="remove it from the repository",
+            ) from None
         arguments = own("init", "-input=false", "-no-color")
         done = await self._run("init", arguments, log, self._show_plainly)
         if done.exit_code != 0:
@@ -122,15 +140,11 @@ class Terraform:
 
     def _check_state(self) -> None:
         """Raises StageFailedError when the state would be lost with the files of the commit."""
-        try:
-            known = json.loads((self._data / "terraform.tfstate").read_text())
-            backend = known.get("backend") or {}
-            kind, config = backend.get("type"), backend.get("config") or {}
-        except (OSError, ValueError, AttributeError):
-            kind, config = "local", {}
-        if kind not in {None, "local"}:
+        kind, config = self._read_backend()
+        if kind != LOCAL:
             return
-        key = "workspace_dir" if self._settings.workspace not in {"", "default"} else "path"
+        workspace = self._settings.workspace or self.environment("init").get("TF_WORKSPACE", "")
+        key = "workspace_dir" if workspace not in {"", "default"} else "path"
         if Path(config.get(key) or "").is_absolute():
             return
         raise StageFailedError(
@@ -138,6 +152,30 @@ class Terraform:
             hint=f"configure a backend; for a local one, with an absolute {key}, e.g. in the "
             "deploy target's backendConfig",
         )
+
+    def locate_state(self) -> Path | None:
+        """Returns the file of the state, None when it is elsewhere, or nobody knows.
+
+        Only after `prepare`.
+        """
+        kind, config = self._read_backend()
+        workspace = self._settings.workspace or "default"
+        commands = ("init", "workspace", "plan", "show", "state")
+        if kind != LOCAL or any("TF_WORKSPACE" in self.environment(each) for each in commands):
+            return None
+        if workspace == "default":
+            return Path(config["path"]) if config.get("path") else None
+        folder = config.get("workspace_dir")
+        return Path(folder, workspace, "terraform.tfstate") if folder else None
+
+    def _read_backend(self) -> tuple[str, Mapping[str, Any]]:
+        """Returns the kind of the backend that init has chosen, and its settings."""
+        try:
+            known = json.loads((self._data / "terraform.tfstate").read_text())
+            backend = known.get("backend") or {}
+            return backend.get("type") or LOCAL, backend.get("config") or {}
+        except (OSError, ValueError, AttributeError):
+            return LOCAL, {}
 
     async def plan(
         self, file: Path, log: StageLog | None, *, lock: bool = False, refresh: bool = True
@@ -156,8 +194,14 @@ class Terraform:
         done = await self._run("plan", arguments, log, reader.translate)
         if done.exit_code not in {NO_CHANGES, HAS_CHANGES}:
             raise explain(f"{self.name} plan", reader.errors, exit_code=done.exit_code)
-        shown = await self._read_json(*own("show", "-json"), word(file))
-        changes = read_changes(shown, self._settings.mask)
+        has_changes = done.exit_code == HAS_CHANGES
+        try:
+            shown = await self._read_json(*own("show", "-json"), word(file))
+        except OutputTooLargeError:
+            # No reason to refuse a plan: it is applied from its file.
+            changes = read_messages(reader.planned, self._settings.mask, is_applicable=has_changes)
+        else:
+            changes = read_changes(shown, self._settings.mask, is_applicable=has_changes)
         return PlannedChanges(changes=changes, file=file)
 
     def reader(self) -> MessageReader:
@@ -185,7 +229,7 @@ class Terraform:
     def apply_text(self, file: Path, *, lock_timeout: timedelta) -> str:
         """Returns the shell script that applies a plan; the shell becomes the program."""
         words = [str(self.program), "apply", "-json", "-input=false"]
-        words.append(f"-lock-timeout={int(lock_timeout.total_seconds())}s")
+        words.append(f"-lock-timeout={lock_timeout // timedelta(milliseconds=1)}ms")
         return f"exec {shlex.join([*words, str(file)])}\n"
 
     async def _read_json(self, *arguments: Argument) -> Mapping[str, Any]:
@@ -193,7 +237,7 @@ class Terraform:
         if done.exit_code != 0:
             raise self._fail("show", done)
         if done.is_cut:
-            raise TargetError(f"what {self.name} show prints is too large to be read")
+            raise OutputTooLargeError(f"what {self.name} show prints is too large to be read")
         try:
             found = json.loads(done.output)
         except (ValueError, RecursionError) as error:

@@ -3,10 +3,10 @@
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from pipecd_plugin_terraform.flags import find_flag_fault
+from pipecd_plugin_terraform.flags import find_flag_faults, read_flags_of_variable
 from pipecd_sdk import (
     ApplicationConfig,
     Duration,
@@ -17,6 +17,7 @@ from pipecd_sdk import (
     field,
 )
 from pipecd_sdk.constraints import InRange
+from pipecd_sdk.repository import find_path_fault
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -83,34 +84,43 @@ class TerraformTarget(TargetConfig):
         _check_absolute(report, "var_files", self.var_files)
 
 
-class CommandFlags(ApplicationConfig):
+class CommandWords(ApplicationConfig):
+    """Words for the commands, in lists."""
+
+    shared: tuple[str, ...] = ()
+    """Of all."""
+    init: tuple[str, ...] = ()
+    plan: tuple[str, ...] = ()
+    apply: tuple[str, ...] = ()
+
+    def list_all(self) -> list[str]:
+        """Returns the words of all commands."""
+        return [*self.shared, *self.init, *self.plan, *self.apply]
+
+    def iter_sound(self, report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yields the lists that could be read, by their names."""
+        for key in ("shared", "init", "plan", "apply"):
+            if not report.broken(key):
+                yield key, getattr(self, key)
+
+
+class CommandFlags(CommandWords):
     """Flags of the commands."""
 
-    shared: tuple[str, ...] = ()
-    """Of all."""
-    init: tuple[str, ...] = ()
-    plan: tuple[str, ...] = ()
-    apply: tuple[str, ...] = ()
-
     def check(self, report: Report) -> None:
-        for key in ("shared", "init", "plan", "apply"):
-            for index, flag in enumerate(() if report.broken(key) else getattr(self, key)):
-                if fault := find_flag_fault(flag):
-                    report.fault(key, index, message=fault.message, hint=fault.hint)
+        for key, given in self.iter_sound(report):
+            for index, fault in find_flag_faults(given):
+                report.fault(key, index, message=fault.message, hint=fault.hint)
 
 
-class CommandEnvs(ApplicationConfig):
+class CommandEnvs(CommandWords):
     """Environment variables of the commands, `KEY=value`."""
 
-    shared: tuple[str, ...] = ()
-    """Of all."""
-    init: tuple[str, ...] = ()
-    plan: tuple[str, ...] = ()
-    apply: tuple[str, ...] = ()
-
     def check(self, report: Report) -> None:
-        for key in ("shared", "init", "plan", "apply"):
-            _check_pairs(report, key, () if report.broken(key) else getattr(self, key), _NAME)
+        for key, given in self.iter_sound(report):
+            _check_pairs(report, key, given, _NAME)
+            for index, each in enumerate(given):
+                _check_flags_of_variable(report, key, index, *each.partition("=")[::2])
 
 
 class TerraformOptions(ApplicationConfig):
@@ -118,6 +128,10 @@ class TerraformOptions(ApplicationConfig):
 
     Both places may be used, for different options.
     """
+
+    constraints: ClassVar = (
+        InRange(key="lockTimeout", minimum=0, maximum=86_400, message="must be 0s to 24h: {value}"),
+    )
 
     workspace: str = ""
     """The workspace; without it, the one named `default`."""
@@ -179,16 +193,26 @@ class TerraformOptions(ApplicationConfig):
             _VERSION,
             hint="e.g. 1.9.8",
         )
+        self._check_workspaces(report)
         if not report.broken("vars"):
             _check_pairs(report, "vars", self.vars, _VARIABLE)
         for index, path in enumerate(() if report.broken("var_files") else self.var_files):
-            if not path or "\0" in path or posixpath.isabs(path):
-                report.fault(
-                    "var_files",
-                    index,
-                    message=f"not a path within the repository: {path[:100]!r}",
-                    hint="paths are read from the application's folder",
-                )
+            if fault := find_path_fault(path):
+                hint = "paths are read from the application's folder"
+                report.fault("var_files", index, message=fault, hint=hint)
+
+    def _check_workspaces(self, report: Report) -> None:
+        if report.broken("workspace") or report.broken("command_envs") or not self.workspace:
+            return
+        if any(
+            each.startswith("TF_WORKSPACE=") and each != f"TF_WORKSPACE={self.workspace}"
+            for each in self.command_envs.list_all()
+        ):
+            report.fault(
+                "command_envs",
+                message=f"TF_WORKSPACE is another workspace than {self.workspace!r}",
+                hint="write workspace alone",
+            )
 
 
 class PlanConfig(StageConfig):
@@ -222,6 +246,17 @@ def _check_pairs(report: Report, key: str, given: Sequence[str], grammar: re.Pat
         elif name in seen:
             report.fault(key, index, message=f"{name!r} is given twice")
         seen.add(name)
+
+
+def _check_flags_of_variable(report: Report, key: str, index: int, name: str, value: str) -> None:
+    """Refuses in TF_CLI_ARGS what is refused as a flag."""
+    try:
+        faults = [fault for _, fault in find_flag_faults(read_flags_of_variable(name, value))]
+    except ValueError:
+        report.fault(key, index, message=f"{name}: a quote is never closed")
+        return
+    for fault in faults:
+        report.fault(key, index, message=f"{name}: {fault.message}", hint=fault.hint)
 
 
 def _check_absolute(report: Report, key: str, given: Sequence[str]) -> None:

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flags that authors give to commands: which are refused, and which belong to a plan. Pure."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 PLANNING: Final = frozenset(
-    {"var", "var-file", "target", "replace", "refresh", "refresh-only", "destroy", "exclude"}
+    {
+        *("var", "var-file", "target", "target-file", "replace", "exclude", "exclude-file"),
+        *("refresh", "refresh-only", "destroy"),
+    }
 )
 """Flags that decide what a plan says: a plan that was saved already takes none of them."""
-_VALUED: Final = frozenset({"var", "var-file", "target", "replace", "exclude"})
-"""Those of them whose value may be the next word."""
+_VALUED: Final = PLANNING - {"refresh", "refresh-only", "destroy"} | {"backend-config"}
+"""Flags whose value may be the next word."""
+_FILES: Final = {
+    "var-file": "the file of variables",
+    "target-file": "the file of targets",
+    "exclude-file": "the file of targets",
+    "backend-config": "the file of the backend",
+}
+"""Flags whose value is a file."""
 _OURS: Final = {
     "json": "",
     "out": "the plan is saved where TERRAFORM_APPLY finds it",
@@ -36,14 +47,31 @@ class FlagFault:
     hint: str = ""
 
 
-def find_flag_fault(flag: str) -> FlagFault | None:
-    """Returns why a flag cannot be given, None when it can be. Shows no values."""
-    if not flag or "\0" in flag:
-        return FlagFault(message="is not a flag")
-    name = flag_name(flag)
-    if name in _OURS:
-        return FlagFault(message=f"-{name} is the plugin's own", hint=_OURS[name])
-    return None
+def find_flag_faults(flags: Sequence[str]) -> Iterator[tuple[int, FlagFault]]:
+    """Yields the flags that cannot be given, by their places. Shows no values.
+
+    Example:
+        >>> [index for index, _ in find_flag_faults(["-target", "a.b", "elsewhere", "-out=x"])]
+        [2, 3]
+    """
+    takes_value = False
+    for index, flag in enumerate(flags):
+        name = flag_name(flag)
+        if name in _OURS:
+            yield index, FlagFault(message=f"-{name} is the plugin's own", hint=_OURS[name])
+        elif "\0" in flag or not (name or (flag and takes_value and not flag.startswith("-"))):
+            yield index, FlagFault(message="is not a flag", hint="flags begin with -")
+        takes_value = bool(name) and "=" not in flag
+
+
+def read_flags_of_variable(name: str, value: str) -> list[str]:
+    """Returns the flags in TF_CLI_ARGS and its like, none of another variable. Raises ValueError.
+
+    Example:
+        >>> read_flags_of_variable("TF_CLI_ARGS_plan", "-target=a.b -lock=false")
+        ['-target=a.b', '-lock=false']
+    """
+    return shlex.split(value) if name.startswith("TF_CLI_ARGS") else []
 
 
 def flag_name(flag: str) -> str:
@@ -70,24 +98,19 @@ def split_planning(flags: Sequence[str]) -> tuple[list[str], list[str]]:
     return planning, others
 
 
-def iter_var_files(flags: Sequence[str]) -> Iterator[str]:
-    """Yields the files with variables that flags name.
+def iter_named_files(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the files that flags name, and what they are.
 
     Example:
-        >>> list(iter_var_files(["-var-file=a.tfvars", "-var-file", "b.tfvars"]))
-        ['a.tfvars', 'b.tfvars']
+        >>> list(iter_named_files(["-var-file=a", "-backend-config", "b", "-backend-config=k=v"]))
+        [('a', 'the file of variables'), ('b', 'the file of the backend')]
     """
     for group in _groups(flags):
-        if flag_name(group[0]) == "var-file":
-            yield group[1] if len(group) > 1 else group[0].partition("=")[2]
-
-
-def iter_backend_files(flags: Sequence[str]) -> Iterator[str]:
-    """Yields the files with a backend's settings that flags name: values without `=`."""
-    for flag in flags:
-        value = flag.partition("=")[2]
-        if flag_name(flag) == "backend-config" and value and "=" not in value:
-            yield value
+        name = flag_name(group[0])
+        value = group[1] if len(group) > 1 else group[0].partition("=")[2]
+        is_setting = name == "backend-config" and "=" in value
+        if name in _FILES and value and not is_setting:
+            yield value, _FILES[name]
 
 
 def _groups(flags: Sequence[str]) -> Iterator[tuple[str, ...]]:

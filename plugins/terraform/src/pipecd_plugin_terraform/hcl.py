@@ -12,9 +12,10 @@ from typing import Final
 _TOKEN: Final = re.compile(
     r"""
     (?P<space>[ \t\r]+)
-  | (?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
+  | (?P<comment>\#[^\n]*|//[^\n]*)
+  | (?P<block>/\*)
   | (?P<newline>\n)
-  | (?P<heredoc><<-?(?P<mark>[A-Za-z_][\w-]*)[ \t\r]*\n.*?\n[ \t]*(?P=mark)[ \t\r]*(?=\n|\Z))
+  | (?P<heredoc><<-?[A-Za-z_][\w-]*[ \t\r]*\n)
   | (?P<word>[A-Za-z_][\w-]*)
   | (?P<quote>")
   | (?P<other>.)
@@ -90,17 +91,38 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         match = _TOKEN.match(text, position)
         if match is None:
             raise HclError(f"cannot be read at character {position}")
-        kind = match.lastgroup if match.lastgroup != "mark" else "heredoc"
+        kind = match.lastgroup
         position = match.end()
         if kind == "quote":
             value, position, is_plain = _read_quoted(text, position)
             yield ("text" if is_plain else "template"), value
+        elif kind == "block":
+            position = text.find("*/", position) + 2
+            if position < 2:
+                raise HclError("has a comment without an end")
+        elif kind == "heredoc":
+            position = _skip_heredoc(text, position, match[0].lstrip("<-").strip())
+            yield "heredoc", ""
         elif kind not in {"space", "comment"}:
             yield (kind or "other"), match[0]
 
 
-def _read_quoted(text: str, start: int) -> tuple[str, int, bool]:
+def _skip_heredoc(text: str, start: int, mark: str) -> int:
+    """Returns where the text of a heredoc ends: with a line that is its mark."""
+    position = start
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        if text[position:end].strip(" \t\r") == mark:
+            return end
+        position = end + 1
+    raise HclError("has a text without an end")
+
+
+def _read_quoted(text: str, start: int, nesting: int = 0) -> tuple[str, int, bool]:
     """Returns a quoted text, where it ends, and whether it is plain: without `${…}`."""
+    if nesting > _DEEPEST:
+        raise HclError("is nested too deeply")
     position, depth, is_plain = start, 0, True
     while position < len(text):
         char = text[position]
@@ -111,7 +133,7 @@ def _read_quoted(text: str, start: int) -> tuple[str, int, bool]:
             depth, is_plain, position = depth + 1, False, position + 2
             continue
         if depth and char == '"':
-            _, position, _ = _read_quoted(text, position + 1)
+            _, position, _ = _read_quoted(text, position + 1, nesting + 1)
             continue
         if depth and char == "}":
             depth -= 1

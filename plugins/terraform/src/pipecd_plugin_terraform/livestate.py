@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipecd_plugin_terraform.changes import flatten
+from pipecd_plugin_terraform.changes import iter_leaves, shorten
 from pipecd_plugin_terraform.masking import Mask, collect_sensitive
 from pipecd_sdk import Health, Resource, TargetError
 from pipecd_sdk.kit.text import make_printable_line
@@ -36,8 +36,8 @@ class StateView:
             return None
         masks = found.get("sensitive_values")
         return [
-            self.mask.apply(f"{path}: {text}")
-            for path, text in flatten(found.get("values"), masks, None)
+            self.mask.apply(f"{each.path}: {shorten(self.mask.apply(each.text))}")
+            for each in iter_leaves(found.get("values"), masks, None)
         ]
 
 

@@ -3,8 +3,11 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from pipecd_sdk.kit import gojson
 
 MASK: Final = "(secret)"
 SHORTEST: Final = 6
@@ -21,9 +24,12 @@ class Mask:
         for value in self.values:
             for line in (value, *value.splitlines()):
                 if len(line.strip()) >= SHORTEST:
-                    found |= {line, json.dumps(line)[1:-1]}
-        longest_first = sorted(found, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if found else None
+                    found |= {line, *_quote(line)}
+        self._by_head: dict[str, list[str]] = defaultdict(list)
+        """The texts by how they begin, the longest first: a plan may hold thousands of them, and
+        an expression of all would try each at every place of a text."""
+        for each in sorted(found, key=len, reverse=True):
+            self._by_head[each[:SHORTEST]].append(each)
 
     def apply(self, text: str) -> str:
         """Returns the text without the values.
@@ -32,7 +38,24 @@ class Mask:
             >>> Mask(["hush-hush"]).apply("token hush-hush")
             'token (secret)'
         """
-        return self._pattern.sub(MASK, text) if self._pattern is not None else text
+        if not self._by_head:
+            return text
+        shown: list[str] = []
+        place = begin = 0
+        while place <= len(text) - SHORTEST:
+            known = self._by_head.get(text[place : place + SHORTEST], ())
+            found = next((each for each in known if text.startswith(each, place)), "")
+            if found:
+                shown += (text[begin:place], MASK)
+                begin = place + len(found)
+            place += len(found) or 1
+        return "".join([*shown, text[begin:]]) if shown else text
+
+
+def _quote(text: str) -> list[str]:
+    """Returns a text as it may stand within quotes: JSON of this program, of Terraform, of Go."""
+    written = (json.dumps(text), json.dumps(text, ensure_ascii=False), gojson.dumps(text))
+    return [each[1:-1] for each in written]
 
 
 def collect_sensitive(value: Any, marks: Any) -> Iterator[str]:

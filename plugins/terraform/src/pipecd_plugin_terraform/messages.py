@@ -13,12 +13,15 @@ from pipecd_sdk.scripts.attempt import LogText
 
 _HIDDEN: Final = frozenset({"refresh_complete", "resource_drift", "log"})
 """Messages that say nothing new."""
+_PLANNED: Final = frozenset({"planned_change", "outputs"})
 _LOCK_FIELD: Final = re.compile(
     r"^\s*(ID|Path|Operation|Who|Created):[ \t]*(.*?)[ \t]*$", re.MULTILINE
 )
 _FRACTION: Final = re.compile(r"\.\d+(?= )")
 _MOST_DETAIL: Final = 2_000
-_CUT: Final = LogText("(a message that is too long to be shown)")
+_CUT: Final = "(a message that is too long to be shown)"
+_HEAD: Final = re.compile(r'\{"@level":"(\w+)","@message":("(?:[^"\\]|\\.)*")')
+"""How a message begins; what it is about comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,31 +68,50 @@ class MessageReader:
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     mask: Mask = field(default_factory=Mask)
+    planned: list[dict[str, Any]] = field(default_factory=list)
+    """The messages that say what a plan would change."""
+    _is_in_cut: bool = False
+    """A message so long that it comes in pieces: only its first one tells what it is."""
 
     def translate(self, line: str) -> LogText:
         """Returns what the log shows of a line; a line that is no message is shown as it is."""
-        line = self.mask.apply(line)
         message = parse(line)
         if message is None:
             if line.startswith('{"@'):
-                return _CUT
-            return LogText(make_printable(line))
+                self._is_in_cut = True
+                return self._read_cut(line)
+            return LogText("" if self._is_in_cut else make_printable(self.mask.apply(line)))
+        self._is_in_cut = False
+        # Masked once it is read: a value may be written in many ways within JSON.
         kind = message.get("type")
         if kind == "diagnostic":
-            found = _read_diagnostic(message.get("diagnostic"))
+            found = _read_diagnostic(message.get("diagnostic"), self.mask)
             self.diagnostics.append(found)
             severity = Severity.ERROR if found.is_error else Severity.INFO
             return LogText(make_printable(str(found)), severity)
+        if kind in _PLANNED:
+            self.planned.append(message)
         if kind in _HIDDEN:
             return LogText("")
-        text = make_printable_line(str(message.get("@message", "")))
+        text = make_printable_line(self.mask.apply(str(message.get("@message", ""))))
         if kind == "outputs":  # without their values: not every secret is marked as one
             outputs = message.get("outputs")
             names = ", ".join(sorted(outputs)) if isinstance(outputs, dict) else ""
-            return LogText(make_printable_line(f"Outputs: {names}"))
+            return LogText(make_printable_line(self.mask.apply(f"Outputs: {names}")))
         if kind == "change_summary":
             return LogText(text, Severity.SUCCESS)
         return LogText(text)
+
+    def _read_cut(self, line: str) -> LogText:
+        found = _HEAD.match(line)
+        if found is None:
+            return LogText(_CUT)
+        text = make_printable_line(self.mask.apply(str(json.loads(found[2], strict=False))))
+        is_error = found[1] == "error"
+        if is_error:
+            said = text.removeprefix("Error: ")
+            self.diagnostics.append(Diagnostic(is_error=True, summary=said))
+        return LogText(f"{text} {_CUT}", Severity.ERROR if is_error else Severity.INFO)
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -108,7 +130,7 @@ def parse(line: str) -> dict[str, Any] | None:
     return message if isinstance(message, dict) and "@message" in message else None
 
 
-def _read_diagnostic(given: object) -> Diagnostic:
+def _read_diagnostic(given: object, mask: Mask) -> Diagnostic:
     found = given if isinstance(given, dict) else {}
     place = ""
     where = found.get("range")
@@ -116,9 +138,9 @@ def _read_diagnostic(given: object) -> Diagnostic:
         place = f"{where.get('filename', '')} line {where['start'].get('line', '')}"
     return Diagnostic(
         is_error=found.get("severity") == "error",
-        summary=make_printable_line(str(found.get("summary", ""))),
-        detail=str(found.get("detail", "")),
-        address=make_printable_line(str(found.get("address", "") or "")),
+        summary=make_printable_line(mask.apply(str(found.get("summary", "")))),
+        detail=mask.apply(str(found.get("detail", ""))),
+        address=make_printable_line(mask.apply(str(found.get("address", "") or ""))),
         place=make_printable_line(place),
     )
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is there, and whether it is what git says: asked of the program, no more than needed.
 
-The state is read when it is asked for. A plan is made when commit, options or state have changed;
-else again after a while, which doubles as long as the answer stays the same: what changed outside
-does not touch the state.
+A state in a file is read when the file has changed; one that is elsewhere after a while, which
+doubles as long as it stays the same. A plan is made when commit, options or state have changed;
+else again after a while as well: what changed outside does not touch the state.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -26,16 +26,17 @@ from pipecd_sdk import (
     LiveContext,
     Preview,
     PreviewContext,
-    StageFailedError,
     SyncState,
     SyncStatus,
     TargetError,
 )
+from pipecd_sdk.kit.rereads import Reread
 from pipecd_sdk.scratch import Scratch
 from pipecd_sdk.scripts.environment import locate_scripts
+from pipecd_sdk.scripts.records import KEEP_RECORDS_SECONDS, sweep
 
-FRESH: Final = timedelta(seconds=2)
-"""How long a state counts as just read."""
+LONGEST_STATE_PAUSE: Final = timedelta(minutes=15)
+"""How long a state is not read that is no file of this machine."""
 CACHE: Final = ".terraform"
 """Beside the records of scripts, which piped gives a place that outlives the plugin."""
 LONGEST_PAUSE: Final = timedelta(hours=1)
@@ -48,28 +49,25 @@ class TerraformScratch(Scratch):
     prefix: ClassVar[str] = "pipecd-terraform-"
 
 
+_Mark = tuple[bytes, tuple[int, ...] | None]
+"""Of commit and options, and of the state's file."""
+
+
 @dataclass(slots=True, kw_only=True)
-class DriftAnswer:
-    """An answer, and how long it holds."""
-
-    key: tuple[bytes, str, int]
-    changes: Changes | None
-    error: StageFailedError | None
-    until: datetime
-    pause: timedelta
-
-
-@dataclass(slots=True)
-class _Known:
+class _ObservedApplication:
     """What is known of one application."""
 
     folder: Path
     """What init has made for it, also for the next process: providers are large."""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    stamp: bytes = b""
+    state: Reread[StateView]
+    changes: Reread[Changes]
     view: StateView | None = None
-    seen_at: datetime | None = None
-    answer: DriftAnswer | None = None
+    file: Path | None = None
+    """The file of the state; None when it is elsewhere, or was not read yet."""
+    mark: _Mark | None = None
+    """Of what was read last."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One command at a time in the folder."""
 
 
 class Observer:
@@ -77,51 +75,75 @@ class Observer:
 
     def __init__(self, programs: TerraformPrograms) -> None:
         self._programs = programs
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, str], _ObservedApplication] = {}
         self._room: asyncio.Semaphore | None = None
         self.plans = 0
         """How many plans were made."""
 
     async def look(
-        self, ctx: LiveContext, target: DeployTarget, config: TerraformPluginConfig
+        self,
+        ctx: LiveContext,
+        target: DeployTarget,
+        config: TerraformPluginConfig,
+        *,
+        is_fresh: bool = False,
     ) -> StateView:
-        """Returns what is in the state now. Raises StageFailedError."""
+        """Returns what is in the state. Raises StageFailedError.
+
+        `is_fresh`: what is in it now, wherever it is kept; else it may be some minutes old.
+        """
         choose_target(ctx.targets)
-        known = self._recall(ctx, target)
-        async with known.lock:
-            stamp = _make_stamp(ctx, target)
-            now = ctx.clock.now()
-            if (
-                known.view is not None
-                and known.seen_at is not None
-                and known.stamp == stamp
-                and now - known.seen_at < FRESH
-            ):
-                return known.view
-            async with self._open(ctx, target, config, known.folder) as terraform:
-                await self._read(terraform, ctx, known, stamp)
-            known.seen_at = now
-            assert known.view is not None  # noqa: S101 - for the checker
+        known = self._recall(ctx, target, config)
+        stamp = _make_stamp(ctx, target)
+        mark = (stamp, await asyncio.to_thread(_examine, known.file))
+        if known.file is not None and known.view is not None and known.mark == mark:
             return known.view
 
-    def _recall(self, ctx: LiveContext, target: DeployTarget) -> _Known:
+        async def read() -> StateView:
+            async with self._open(ctx, target, config, known) as terraform:
+                return await self._read(terraform, ctx, known, stamp)
+
+        return await known.state.get(mark, read, clock=ctx.clock, is_fresh=is_fresh)
+
+    def forget(self, application_id: str) -> None:
+        """Lets the state of an application be read anew: a stage has changed it."""
+        for key, known in self._known.items():
+            if key[0] == application_id:
+                known.mark = None
+                known.state.forget()
+
+    def _recall(
+        self, ctx: LiveContext, target: DeployTarget, config: TerraformPluginConfig
+    ) -> _ObservedApplication:
         key = (ctx.application_id, target.name)
         if key not in self._known:
             name = hashlib.blake2b("\0".join(key).encode(), digest_size=16).hexdigest()
-            self._known[key] = _Known(folder=locate_scripts() / CACHE / name)
+            first = timedelta(seconds=config.drift_interval.total_seconds())
+            self._known[key] = _ObservedApplication(
+                folder=locate_scripts() / CACHE / name,
+                state=Reread(first=min(first, LONGEST_STATE_PAUSE), longest=LONGEST_STATE_PAUSE),
+                changes=Reread(first=first, longest=LONGEST_PAUSE),
+            )
         return self._known[key]
 
     async def _read(
-        self, terraform: Terraform, ctx: LiveContext, known: _Known, stamp: bytes
-    ) -> None:
-        workspace = ctx.source.options.workspace
+        self, terraform: Terraform, ctx: LiveContext, known: _ObservedApplication, stamp: bytes
+    ) -> StateView:
+        known.file = await asyncio.to_thread(terraform.locate_state)
+        # Looked at before it is read: what is written meanwhile is read the next time.
+        seen = await asyncio.to_thread(_examine, known.file)
         lineage, serial = await terraform.read_serial()
         view = known.view
         is_same = view is not None and (view.lineage, view.serial) == (lineage, serial)
-        if not is_same or known.stamp != stamp:
-            state = await terraform.read_state()
-            known.view = read_view(state, lineage=lineage, serial=serial, workspace=workspace)
-        known.stamp = stamp
+        if view is None or not is_same or known.mark is None or known.mark[0] != stamp:
+            view = read_view(
+                await terraform.read_state(),
+                lineage=lineage,
+                serial=serial,
+                workspace=ctx.source.options.workspace,
+            )
+        known.view, known.mark = view, (stamp, seen)
+        return view
 
     async def compare(
         self,
@@ -131,41 +153,14 @@ class Observer:
         view: StateView,
     ) -> Changes:
         """Returns what an apply of the commit would change. Raises StageFailedError."""
-        known = self._recall(ctx, target)
-        async with known.lock:
-            key = (_make_stamp(ctx, target), view.lineage, view.serial)
-            now = ctx.clock.now()
-            last = known.answer
-            if last is None or last.key != key or now >= last.until:
-                known.answer = last = await self._answer(ctx, target, config, known, key, now)
-            if last.error is not None:
-                raise last.error
-            assert last.changes is not None  # noqa: S101 - for the checker
-            return last.changes
+        known = self._recall(ctx, target, config)
 
-    async def _answer(
-        self,
-        ctx: LiveContext,
-        target: DeployTarget,
-        config: TerraformPluginConfig,
-        known: _Known,
-        key: tuple[bytes, str, int],
-        now: datetime,
-    ) -> DriftAnswer:
-        changes: Changes | None = None
-        failure: StageFailedError | None = None
-        try:
-            async with self._open(ctx, target, config, known.folder) as terraform:
-                changes = await self._plan(terraform, known.folder)
-        except StageFailedError as error:
-            failure = error
-        last = known.answer
-        pause = first = timedelta(seconds=config.drift_interval.total_seconds())
-        if last is not None and last.key == key:
-            is_same = last.changes == changes and str(last.error) == str(failure)
-            pause = 2 * last.pause if is_same else pause
-        pause = min(pause, max(LONGEST_PAUSE, first))
-        return DriftAnswer(key=key, changes=changes, error=failure, until=now + pause, pause=pause)
+        async def plan() -> Changes:
+            async with self._open(ctx, target, config, known) as terraform:
+                return await self._plan(terraform, known.folder)
+
+        key = (_make_stamp(ctx, target), view.lineage, view.serial)
+        return await known.changes.get(key, plan, clock=ctx.clock)
 
     async def _plan(self, terraform: Terraform, folder: Path) -> Changes:
         self.plans += 1
@@ -181,15 +176,16 @@ class Observer:
         ctx: LiveContext,
         target: DeployTarget,
         config: TerraformPluginConfig,
-        folder: Path,
+        known: _ObservedApplication,
     ) -> AsyncIterator[Terraform]:
         """Makes the program ready for a commit's files; only a few run at a time."""
         configuration = Configuration.open(ctx.source, target)
         settings = await configuration.settings(expand_nothing)
         version = configuration.options.terraform_version
         program = await self._programs.find(config.program, version, ctx.tools)
+        folder = known.folder
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-        async with self._take_turn(config):
+        async with known.lock, self._take_turn(config):
             terraform = Terraform(
                 program,
                 configuration.folder.path,
@@ -247,6 +243,14 @@ class Observer:
         )
 
 
+def sweep_caches() -> None:
+    """Removes what init has made for applications that nobody has looked at for a week."""
+    caches = locate_scripts() / CACHE
+    for left in caches.glob("*/drift.tfplan"):
+        left.unlink(missing_ok=True)  # of a process that was killed; it may hold secrets
+    sweep(caches, older_than=KEEP_RECORDS_SECONDS)
+
+
 def to_sync_state(changes: Changes, commit: str) -> SyncState:
     """Returns whether what is there is what the commit says."""
     if changes.is_empty:
@@ -256,6 +260,17 @@ def to_sync_state(changes: Changes, commit: str) -> SyncState:
     return SyncState(
         status=SyncStatus.OUT_OF_SYNC, short_reason=short, reason=f"{head}\n\n{changes.render()}"
     )
+
+
+def _examine(file: Path | None) -> tuple[int, ...] | None:
+    """Returns what changes with a file; None without one. Its content is not read."""
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    if found is None:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _make_stamp(ctx: LiveContext, target: DeployTarget) -> bytes:

@@ -2,8 +2,8 @@
 """The plugin `terraform`: stages, live state, drift, preview, details, each by its own module."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from pipecd_plugin_terraform.config import (
@@ -15,7 +15,7 @@ from pipecd_plugin_terraform.config import (
 )
 from pipecd_plugin_terraform.details import describe
 from pipecd_plugin_terraform.livestate import StateView
-from pipecd_plugin_terraform.observing import Observer, to_sync_state
+from pipecd_plugin_terraform.observing import Observer, sweep_caches, to_sync_state
 from pipecd_plugin_terraform.program import TerraformPrograms
 from pipecd_plugin_terraform.stages import TerraformStage
 from pipecd_plugin_terraform.versions import find_versions
@@ -52,6 +52,7 @@ from pipecd_sdk.scripts.records import KEEP_RECORDS_SECONDS, sweep
 class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails):
     """Plans and applies with Terraform or OpenTofu."""
 
+    takes_one_target: ClassVar[bool] = True
     config: TerraformPluginConfig
     target_config: ClassVar[type[TargetConfig]] = TerraformTarget
     application_config = TerraformOptions
@@ -68,13 +69,20 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
     async def plan_changes(self, ctx: StageContext, config: PlanConfig) -> Outcome | None:
         return await self._run(ctx).plan(exits=config.exit_on_no_changes)
 
-    @stage("TERRAFORM_APPLY", finishes_on_stop=True, desc="Apply the saved plan")
+    @stage(
+        "TERRAFORM_APPLY",
+        quick_sync=True,
+        finishes_on_stop=True,
+        desc="Apply the saved plan; without one, plan first",
+    )
     async def apply(self, ctx: StageContext, _config: ApplyConfig) -> None:
-        await self._run(ctx).apply(uses_saved=True)
+        with self._forgetting_state(ctx):
+            await self._run(ctx).apply(uses_saved=True)
 
-    @stage("TERRAFORM_SYNC", quick_sync=True, finishes_on_stop=True, desc="Plan and apply")
+    @stage("TERRAFORM_SYNC", finishes_on_stop=True, desc="Plan and apply")
     async def sync(self, ctx: StageContext, _config: ApplyConfig) -> None:
-        await self._run(ctx).apply(uses_saved=False)
+        with self._forgetting_state(ctx):
+            await self._run(ctx).apply(uses_saved=False)
 
     @stage(
         "TERRAFORM_ROLLBACK",
@@ -83,10 +91,19 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
         desc="Apply the configuration that ran before",
     )
     async def undo(self, ctx: StageContext) -> None:
-        await self._run(ctx).roll_back()
+        with self._forgetting_state(ctx):
+            await self._run(ctx).roll_back()
 
     def _run(self, ctx: StageContext) -> TerraformStage:
         return TerraformStage(ctx=ctx, config=self.config, programs=self._programs)
+
+    @contextmanager
+    def _forgetting_state(self, ctx: StageContext) -> Iterator[None]:
+        """Lets the state be read anew that the block changes."""
+        try:
+            yield
+        finally:
+            self.observer.forget(ctx.deployment.application_id)
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         view = await self.observer.look(ctx, target, self.config)
@@ -111,7 +128,7 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
     ) -> Details:
-        view = await self.observer.look(ctx, target, self.config)
+        view = await self.observer.look(ctx, target, self.config, is_fresh=True)
         options: TerraformTarget = target.config
         changes = None
         if options.drift_detection_enabled:
@@ -123,6 +140,8 @@ def main() -> None:
     """Runs the executable `pipecd-plugin-terraform`."""
     with suppress(OSError):  # an unreadable folder is reported when a stage needs it
         sweep(locate_scripts(), older_than=KEEP_RECORDS_SECONDS)
+    with suppress(OSError):
+        sweep_caches()
     serve(TerraformPlugin())
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipecd_plugin_terraform.command import CommandSettings
 from pipecd_plugin_terraform.config import CommandEnvs, TerraformOptions, TerraformTarget
-from pipecd_plugin_terraform.flags import iter_backend_files, iter_var_files, split_planning
+from pipecd_plugin_terraform.flags import iter_named_files, read_flags_of_variable, split_planning
 from pipecd_plugin_terraform.masking import Mask, find_secret_values
 from pipecd_sdk import DeployTarget, Source, StageFailedError, TargetError
 from pipecd_sdk.repository import Folder
@@ -86,13 +86,10 @@ class Configuration:
         """`own`: the variables of the operator, among which are credentials."""
         options = self.options
         flags = options.command_flags
-        for file in (
-            *options.var_files,
-            *iter_var_files([*flags.shared, *flags.init, *flags.plan, *flags.apply]),
-        ):
+        for file in options.var_files:
             self.folder.resolve(file, "the file of variables")
-        for file in iter_backend_files([*flags.shared, *flags.init]):
-            self.folder.resolve(file, "the file of the backend")
+        for file, what in iter_named_files(flags.list_all()):
+            self.folder.resolve(file, what)
         opened: list[str] = []
 
         async def open_pair(text: str) -> str:
@@ -103,6 +100,8 @@ class Configuration:
 
         shared = await _expand_pairs(options.command_envs.shared, open_pair)
         environments = await _expand_envs(options.command_envs, open_pair)
+        for pairs in (shared, *environments.values()):
+            self._check_files_of_variables(pairs)
         variables = [f"-var={await open_pair(each)}" for each in options.vars]
         return CommandSettings(
             environment={**environment, **shared},
@@ -112,6 +111,12 @@ class Configuration:
             creates_workspace=options.create_workspace,
             mask=Mask([*opened, *find_secret_values({**own, **shared})]),
         )
+
+    def _check_files_of_variables(self, variables: Mapping[str, str]) -> None:
+        """Raises StageFailedError where TF_CLI_ARGS names a file out of the repository."""
+        for name, value in variables.items():
+            for file, what in iter_named_files(read_flags_of_variable(name, value)):
+                self.folder.resolve(file, what)
 
     def _arguments(self, own_vars: Sequence[str]) -> dict[str, list[str]]:
         flags, target = self.options.command_flags, self.target

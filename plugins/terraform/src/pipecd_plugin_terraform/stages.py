@@ -14,12 +14,11 @@ from pipecd_plugin_terraform.masking import Mask
 from pipecd_plugin_terraform.messages import MessageReader, explain
 from pipecd_plugin_terraform.program import TerraformPrograms
 from pipecd_plugin_terraform.source import Configuration, choose_target
-from pipecd_sdk import Exit, Outcome, Source, StageContext, StageFailedError
+from pipecd_sdk import DISPLAY_KEY, Exit, Outcome, Source, StageContext, StageFailedError
 from pipecd_sdk.scripts.environment import locate_scripts
 from pipecd_sdk.scripts.once import ROLLBACK_PREFIX, StageScript
 from pipecd_sdk.scripts.shim_client import SCRIPT_ID, Script
 
-DISPLAY: Final = "pipecd/stage-display-metadata"
 APPLIED: Final = "apply-started"
 """Of the deployment's metadata: something may have been applied."""
 
@@ -49,7 +48,7 @@ class TerraformStage:
         saved = await saved_plan.save(
             ctx, planned.file, summary=changes.summary, is_empty=changes.is_empty
         )
-        await ctx.metadata.put(DISPLAY, changes.summary)
+        await ctx.metadata.put(DISPLAY_KEY, changes.summary)
         if changes.is_empty and exits:
             ctx.log.success("No changes: the deployment ends here")
             return Exit
@@ -121,7 +120,7 @@ class TerraformStage:
 
     async def _make_plan(self, terraform: Terraform) -> Path:
         planned = await self._plan(terraform, saved_plan.plan_file(self.ctx))
-        await self.ctx.metadata.put(DISPLAY, planned.changes.summary)
+        await self.ctx.metadata.put(DISPLAY_KEY, planned.changes.summary)
         if planned.changes.is_empty:
             raise NothingToApplyError
         return planned.file
@@ -150,7 +149,7 @@ class TerraformStage:
                 directory=terraform.directory,
                 environment={**terraform.environment("apply"), SCRIPT_ID: token},
                 token=token,
-                kill_grace=self.config.kill_grace.total_seconds(),
+                kill_grace_seconds=self.config.kill_grace.total_seconds(),
                 is_interrupted=True,
                 is_login=False,
             )
@@ -173,7 +172,7 @@ class TerraformStage:
             ctx=self.ctx,
             scripts=locate_scripts(),
             prefix=prefix,
-            kill_grace=self.config.kill_grace.total_seconds(),
+            kill_grace_seconds=self.config.kill_grace.total_seconds(),
             heading=[f"{name} apply"],
             continue_interrupted=self._refuse_again,
             is_interrupted=True,
@@ -188,7 +187,7 @@ class TerraformStage:
             directory=Path("/"),
             environment={SCRIPT_ID: token},
             token=token,
-            kill_grace=self.config.kill_grace.total_seconds(),
+            kill_grace_seconds=self.config.kill_grace.total_seconds(),
             is_interrupted=True,
             is_login=False,
         )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar, Final
 
 from pipecd_sdk import (
+    DISPLAY_KEY,
     CommandKind,
     Metadata,
     Operation,
@@ -22,8 +23,6 @@ from pipecd_sdk.constraints import AtMostCount, InRange
 
 APPROVED_USERS: Final = "pipecd/stage-approved-users"
 """Shown in notifications: names joined by a comma."""
-DISPLAY: Final = "pipecd/stage-display-metadata"
-"""Shown beside the stage."""
 EXACT_USERS: Final = "approvedUsers"
 """The same names as a JSON list: a name may have a comma in it, and must not count as two."""
 
@@ -141,7 +140,7 @@ async def _keep_users(metadata: Metadata, approved: Sequence[str], missing: int)
     await metadata.put_many(
         {
             APPROVED_USERS: names,
-            DISPLAY: f"Approved by {names}{more}",
+            DISPLAY_KEY: f"Approved by {names}{more}",
             EXACT_USERS: json.dumps(list(approved)),
         }
     )

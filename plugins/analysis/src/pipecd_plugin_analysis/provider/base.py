@@ -42,14 +42,14 @@ class LogAnswer:
 
 
 class MetricsProvider(Protocol):
-    """Knows numbers."""
+    """Queries metrics from where they are collected."""
 
     async def query(self, query: str, window: Window) -> MetricAnswer:
         """Returns the values of a window. Raises EvaluationError."""
 
 
 class LogsProvider(Protocol):
-    """Knows log lines."""
+    """Counts log lines where they are collected."""
 
     async def count_lines(self, query: str, window: Window, *, most: int) -> LogAnswer:
         """Counts the matching lines, up to one more than `most`. Raises EvaluationError."""
@@ -73,6 +73,8 @@ def read_values(raw: Iterable[object]) -> list[float]:
             value = float(each)
         except ValueError:
             raise EvaluationError(f"the answer has no number but {str(each)[:80]!r}") from None
+        except OverflowError:
+            raise EvaluationError("the answer has a number that is too large") from None
         if math.isnan(value):
             raise NoDataError("the answer has a value that is not a number (NaN)")
         values.append(value)

@@ -9,7 +9,7 @@ from pipecd_aws import AwsAccount, AwsError, AwsTarget
 from pipecd_plugin_analysis.config import CloudWatchProvider
 from pipecd_plugin_analysis.evaluation import Window
 from pipecd_plugin_analysis.provider.base import EvaluationError, MetricAnswer, read_values
-from pipecd_plugin_analysis.provider.http import show_text
+from pipecd_sdk.kit.web import show_text
 
 PERIOD_SECONDS: Final = 60
 MOST_PAGES: Final = 20
@@ -66,7 +66,7 @@ def read_queries(query: str) -> list[dict[str, Any]]:
         return [{"Id": "q", "Expression": query, "Period": PERIOD_SECONDS, "ReturnData": True}]
     try:
         document = json.loads(query)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EvaluationError(f"the query is no JSON: {error}") from None
     queries = document if isinstance(document, list) else [document]
     if not queries or not all(isinstance(each, dict) for each in queries):

@@ -11,21 +11,23 @@ from pipecd_plugin_analysis.provider.base import (
     NoDataError,
     read_values,
 )
-from pipecd_plugin_analysis.provider.http import HttpClient
+from pipecd_plugin_analysis.provider.http import fetch_json
+from pipecd_sdk.kit.web import WebClient
 
 
 class Datadog:
     """An account of Datadog."""
 
     def __init__(
-        self, http: HttpClient, address: str, *, api_key: str, application_key: str
+        self, http: WebClient, address: str, *, api_key: str, application_key: str
     ) -> None:
         self._http = http
         self._address = address.rstrip("/") if "://" in address else f"https://api.{address}"
         self._headers = {"DD-API-KEY": api_key, "DD-APPLICATION-KEY": application_key}
 
     async def query(self, query: str, window: Window) -> MetricAnswer:
-        document = await self._http.fetch_json(
+        document = await fetch_json(
+            self._http,
             "GET",
             f"{self._address}/api/v1/query",
             params={

@@ -7,7 +7,7 @@ from typing import Final
 from pipecd_google.errors import SignInError
 from pipecd_google.sign_in import GoogleSignIn, find_project
 from pipecd_plugin_analysis.provider.base import EvaluationError
-from pipecd_plugin_analysis.provider.http import show_text
+from pipecd_sdk.kit.web import show_text
 
 SCOPES: Final = (
     "https://www.googleapis.com/auth/monitoring.read",

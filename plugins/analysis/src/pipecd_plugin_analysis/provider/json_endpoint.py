@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers in the JSON of any address: the operator's, or one that an application names."""
 
+import re
 from typing import Any
+from urllib.parse import unquote
 
 from pipecd_plugin_analysis.evaluation import Window
 from pipecd_plugin_analysis.jsonpath import NoSuchValueError, find_values, parse_path
@@ -11,15 +13,15 @@ from pipecd_plugin_analysis.provider.base import (
     NoDataError,
     read_values,
 )
-from pipecd_plugin_analysis.provider.guarded import GuardedHttp
-from pipecd_plugin_analysis.provider.http import HttpClient, read_json, show_address, show_text
+from pipecd_plugin_analysis.provider.http import fetch_json, read_json, request
+from pipecd_sdk.kit.web import WebClient, show_address, show_text
 
 
 class JsonEndpoint:
     """An address of the operator; a query is what follows it."""
 
     def __init__(
-        self, http: HttpClient, address: str, *, headers: dict[str, str], path: str
+        self, http: WebClient, address: str, *, headers: dict[str, str], path: str
     ) -> None:
         self._http = http
         self._address = address.rstrip("/")
@@ -29,21 +31,31 @@ class JsonEndpoint:
     async def query(self, query: str, window: Window) -> MetricAnswer:
         if not query.startswith(("/", "?")):
             raise EvaluationError("a query of an HTTP provider begins with / or ?")
-        document = await self._http.fetch_json(
-            "GET", f"{self._address}{query}", headers=self._headers
+        if _climbs(query):
+            raise EvaluationError("a query of an HTTP provider cannot have .. in its path")
+        document = await fetch_json(
+            self._http, "GET", f"{self._address}{query}", headers=self._headers
         )
         return read_numbers(document, self._path)
+
+
+def _climbs(query: str) -> bool:
+    """Returns whether a query would leave the operator's address, with the operator's headers."""
+    path = query.partition("?")[0].partition("#")[0]
+    for _ in range(3):  # some servers decode more than once
+        path = unquote(path)
+    return ".." in re.split(r"[/\\;]", path)
 
 
 class ApplicationEndpoint:
     """Addresses that an application names; a query is a whole address."""
 
-    def __init__(self, guarded: GuardedHttp, *, path: str) -> None:
+    def __init__(self, guarded: WebClient, *, path: str) -> None:
         self._guarded = guarded
         self._path = path
 
     async def query(self, query: str, window: Window) -> MetricAnswer:
-        answer = await self._guarded.request("GET", query, headers={"Accept": "application/json"})
+        answer = await request(self._guarded, "GET", query, headers={"Accept": "application/json"})
         if answer.status != 200:
             raise EvaluationError(
                 f"{show_address(query)} answers with {answer.status}: {show_text(answer.text)}"

@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from pipecd_plugin_analysis.evaluation import Window
 from pipecd_plugin_analysis.provider.base import EvaluationError, MetricAnswer, read_values
-from pipecd_plugin_analysis.provider.http import HttpClient
+from pipecd_plugin_analysis.provider.http import fetch_json
+from pipecd_sdk.kit.web import WebClient
 
 _GRAPHQL: Final = (
     "query($account: Int!, $nrql: Nrql!) "
     "{ actor { account(id: $account) { nrql(query: $nrql) { results } } } }"
 )
 _TIMED: Final = re.compile(r"\b(SINCE|UNTIL)\b", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`")
+"""Texts and names of attributes, in which the words may stand."""
 _NOT_VALUES: Final = frozenset(
     {"beginTimeSeconds", "endTimeSeconds", "timestamp", "facet", "inspectedCount"}
 )
@@ -23,14 +26,14 @@ _NOT_VALUES: Final = frozenset(
 class NewRelic:
     """An account of New Relic."""
 
-    def __init__(self, http: HttpClient, address: str, *, account: int, api_key: str) -> None:
+    def __init__(self, http: WebClient, address: str, *, account: int, api_key: str) -> None:
         self._http = http
         self._address = address.rstrip("/")
         self._account = account
         self._api_key = api_key
 
     async def query(self, query: str, window: Window) -> MetricAnswer:
-        if _TIMED.search(query):
+        if _TIMED.search(_QUOTED.sub("''", query)):
             raise EvaluationError("the query has SINCE or UNTIL; the interval gives the time")
         since, until = (int(each.timestamp() * 1000) for each in (window.start, window.end))
         asked = {
@@ -40,11 +43,12 @@ class NewRelic:
                 "nrql": f"{query} SINCE {since} UNTIL {until}",
             },
         }
-        document = await self._http.fetch_json(
+        document = await fetch_json(
+            self._http,
             "POST",
             f"{self._address}/graphql",
             headers={"API-Key": self._api_key, "Content-Type": "application/json"},
-            content=json.dumps(asked).encode(),
+            body=json.dumps(asked).encode(),
         )
         return MetricAnswer(values=read_values(_list_values(document)))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the providers that a stage names, each once, with their secrets read."""
 
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -20,8 +21,7 @@ from pipecd_plugin_analysis.provider.base import LogsProvider, MetricsProvider
 from pipecd_plugin_analysis.provider.cloudwatch import CloudWatch, describe_account
 from pipecd_plugin_analysis.provider.datadog import Datadog
 from pipecd_plugin_analysis.provider.google import GoogleReader
-from pipecd_plugin_analysis.provider.guarded import GuardedHttp
-from pipecd_plugin_analysis.provider.http import HttpClient
+from pipecd_plugin_analysis.provider.http import LARGEST_ANSWER
 from pipecd_plugin_analysis.provider.json_endpoint import ApplicationEndpoint, JsonEndpoint
 from pipecd_plugin_analysis.provider.loki import Loki
 from pipecd_plugin_analysis.provider.newrelic import NewRelic
@@ -30,6 +30,7 @@ from pipecd_plugin_analysis.provider.secrets import read_login, read_secret
 from pipecd_plugin_analysis.provider.stackdriver import Stackdriver
 from pipecd_sdk import StageFailedError
 from pipecd_sdk.kit.hosts import Hosts
+from pipecd_sdk.kit.web import WebClient
 
 
 class Providers:
@@ -37,13 +38,16 @@ class Providers:
 
     def __init__(self, config: AnalysisPluginConfig) -> None:
         self._config = config
-        self._http = HttpClient()
+        self._http = WebClient(largest_bytes=LARGEST_ANSWER)
         self._accounts = AwsAccounts()
         self._sign_ins: dict[str, GoogleReader] = {}
-        self.guarded = GuardedHttp(Hosts(config.allowed_hosts, public=True))
+        self.guarded = WebClient(Hosts(config.allowed_hosts, public=True), uses_proxy=False)
         """For addresses of applications."""
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        await self._opened.enter_async_context(self._http)
+        await self._opened.enter_async_context(self.guarded)
         return self
 
     async def __aexit__(
@@ -52,8 +56,12 @@ class Providers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._http.__aexit__(kind, error, trace)
-        await self.guarded.__aexit__(kind, error, trace)
+        await self._opened.__aexit__(kind, error, trace)
+
+    def knows_past(self, name: str) -> bool:
+        """Returns whether a provider can be asked about the past; an address of JSON cannot."""
+        found = self._config.find_provider(name)
+        return found is not None and found.knows_past
 
     async def open_metrics(self, name: str, *, json_path: str = "") -> MetricsProvider:
         """Returns a provider by its name; without a name, that of an application's address.

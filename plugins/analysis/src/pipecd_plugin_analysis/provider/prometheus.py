@@ -12,23 +12,25 @@ from pipecd_plugin_analysis.provider.base import (
     choose_step_seconds,
     read_values,
 )
-from pipecd_plugin_analysis.provider.http import HttpClient
+from pipecd_plugin_analysis.provider.http import fetch_json
+from pipecd_sdk.kit.web import WebClient
 
 
 class Prometheus:
     """A Prometheus at an address."""
 
-    def __init__(self, http: HttpClient, address: str, login: tuple[str, str] | None) -> None:
+    def __init__(self, http: WebClient, address: str, login: tuple[str, str] | None) -> None:
         self._http = http
         self._address = address.rstrip("/")
         self._login = login
 
     async def query(self, query: str, window: Window) -> MetricAnswer:
-        document = await self._http.fetch_json(
+        document = await fetch_json(
+            self._http,
             "GET",
             f"{self._address}/api/v1/query_range",
             params=make_parameters(query, window),
-            auth=self._login,
+            login=self._login,
         )
         return read_document(document)
 
@@ -51,7 +53,8 @@ def read_document(document: Any) -> MetricAnswer:
     data = document.get("data")
     if not isinstance(data, dict):
         raise EvaluationError("the answer has no data")
-    warnings = [str(each)[:300] for each in document.get("warnings") or ()][:5]
+    said = document.get("warnings")
+    warnings = [str(each)[:300] for each in said[:5]] if isinstance(said, list) else []
     values = read_values(_list_values(data))
     return MetricAnswer(values=values, warnings=warnings)
 

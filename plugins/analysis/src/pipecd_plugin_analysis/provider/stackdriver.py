@@ -10,7 +10,8 @@ from pipecd_plugin_analysis.evaluation import Window
 from pipecd_plugin_analysis.provider import prometheus
 from pipecd_plugin_analysis.provider.base import EvaluationError, LogAnswer, MetricAnswer
 from pipecd_plugin_analysis.provider.google import GoogleReader
-from pipecd_plugin_analysis.provider.http import HttpClient, show_text
+from pipecd_plugin_analysis.provider.http import fetch_json
+from pipecd_sdk.kit.web import WebClient, show_text
 
 MOST_PAGES: Final = 20
 """A page may be empty although a later one is not."""
@@ -22,7 +23,7 @@ class Stackdriver:
     """A project of Google Cloud."""
 
     def __init__(
-        self, http: HttpClient, signed_in: GoogleReader, *, monitoring: str, logging: str
+        self, http: WebClient, signed_in: GoogleReader, *, monitoring: str, logging: str
     ) -> None:
         self._http = http
         self._signed_in = signed_in
@@ -32,7 +33,8 @@ class Stackdriver:
     async def query(self, query: str, window: Window) -> MetricAnswer:
         token, project = await self._signed_in.read_token()
         path = f"/v1/projects/{quote(project, safe='')}/location/global/prometheus/api/v1"
-        document = await self._http.fetch_json(
+        document = await fetch_json(
+            self._http,
             "GET",
             f"{self._monitoring}{path}/query_range",
             params=prometheus.make_parameters(query, window),
@@ -51,7 +53,10 @@ class Stackdriver:
         entries: list[Any] = []
         for _ in range(MOST_PAGES):
             page = await self._fetch_entries(asked)
-            entries += page.get("entries") or ()
+            found = page.get("entries") or []
+            if not isinstance(found, list):
+                raise EvaluationError("the answer has no list of entries")
+            entries += found
             if len(entries) > most or not page.get("nextPageToken"):
                 break
             asked["pageToken"] = page["nextPageToken"]
@@ -65,11 +70,12 @@ class Stackdriver:
 
     async def _fetch_entries(self, asked: dict[str, Any]) -> dict[str, Any]:
         token, project = await self._signed_in.read_token()
-        document = await self._http.fetch_json(
+        document = await fetch_json(
+            self._http,
             "POST",
             f"{self._logging}/v2/entries:list",
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-            content=json.dumps({"resourceNames": [f"projects/{project}"], **asked}).encode(),
+            body=json.dumps({"resourceNames": [f"projects/{project}"], **asked}).encode(),
         )
         if not isinstance(document, dict):
             raise EvaluationError("the answer is no mapping")

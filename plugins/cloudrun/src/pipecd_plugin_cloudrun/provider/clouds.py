@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API of each deploy target: one client each, made when it is first needed, and kept."""
 
-from typing import Final
-
-import httpx2
+from typing import TYPE_CHECKING, Final
 
 from pipecd_google.api import CallPolicy, GoogleApi, make_client
 from pipecd_google.sign_in import GoogleSignIn
 from pipecd_plugin_cloudrun.config import CloudRunTarget
 from pipecd_plugin_cloudrun.provider.cloud_run import CloudRun
 from pipecd_sdk import DeployTarget
+
+if TYPE_CHECKING:
+    import httpx2
 
 RIGHTS_HINT: Final = (
     "the account needs roles/run.developer, and roles/iam.serviceAccountUser on the account"

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipecd_plugin_cloudrun.compare import extract_fields
+from pipecd_plugin_cloudrun.compare import extract_fields, extract_unkept
 from pipecd_plugin_cloudrun.naming import get_short_name
 from pipecd_plugin_cloudrun.stages.run import TargetWork
 from pipecd_plugin_cloudrun.traffic import Shares, read_shares, read_tags
@@ -27,6 +27,8 @@ class OriginalService:
     tags: dict[str, str] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
     """Beside template and traffic: labels, annotations, ingress and so on."""
+    unkept: dict[str, Any] | None = None
+    """Of the template, what its revision does not keep; None where an earlier release kept this."""
 
 
 def _make_key(run: TargetWork) -> str:
@@ -49,6 +51,7 @@ async def keep_original(run: TargetWork, name: str, live: dict[str, Any] | None)
                 "shares": made.shares,
                 "tags": made.tags,
                 "fields": made.fields,
+                "unkept": made.unkept,
             }
         ),
     )
@@ -69,6 +72,7 @@ async def read_original(run: TargetWork) -> OriginalService | None:
             shares=kept["shares"],
             tags=kept["tags"],
             fields=kept["fields"],
+            unkept=kept.get("unkept"),
         )
     except (ValueError, KeyError, TypeError):
         raise StageFailedError(
@@ -88,4 +92,5 @@ def _describe(name: str, live: dict[str, Any] | None) -> OriginalService:
         shares=read_shares(live),
         tags=read_tags(live),
         fields=extract_fields(live),
+        unkept=extract_unkept(live),
     )

@@ -35,7 +35,7 @@ async def choose_another(run: TargetWork, manifest: RunManifest, taken: str) -> 
 
 
 async def _is_retried_failure(run: TargetWork, manifest: RunManifest, name: str) -> bool:
-    """Tells whether somebody asked to try again what has failed: then it is made anew, once."""
+    """Returns whether somebody asked to try again what has failed: then it is made anew, once."""
     retried = run.ctx.stage.retried_count
     if not retried:
         return False

@@ -8,8 +8,12 @@ from being restored.
 from typing import Any
 
 from pipecd_google.errors import ChangedResourceError, GoogleError
-from pipecd_plugin_cloudrun.compare import compare_template, extract_template
-from pipecd_plugin_cloudrun.manifest import RunManifest, RunManifestError
+from pipecd_plugin_cloudrun.compare import (
+    SERVICE_TEMPLATE_FIELDS,
+    compare_template,
+    extract_template,
+)
+from pipecd_plugin_cloudrun.manifest import RunManifest
 from pipecd_plugin_cloudrun.naming import COMMIT_HASH, make_revision_name
 from pipecd_plugin_cloudrun.stages.job import deploy_job
 from pipecd_plugin_cloudrun.stages.original import OriginalService, read_original
@@ -21,7 +25,7 @@ from pipecd_plugin_cloudrun.traffic import (
     describe_shares,
     is_same_traffic,
 )
-from pipecd_sdk import StageFailedError
+from pipecd_sdk import InvalidFileError, Source, StageFailedError
 
 Body = dict[str, Any]
 
@@ -58,7 +62,7 @@ async def _restore_traffic(run: TargetWork, original: OriginalService) -> None:
 
 
 async def _restore_template(run: TargetWork, original: OriginalService) -> None:
-    template = await _find_template(run, original)
+    template = _complete_template(await _find_template(run, original), original)
     body = {**original.fields, "template": {**template, "revision": original.revision}}
     traffic = build_traffic(original.shares, original.tags)
     operation = None
@@ -82,6 +86,14 @@ async def _restore_template(run: TargetWork, original: OriginalService) -> None:
     await wait_service(run, original.name, used or {original.revision: False}, operation)
 
 
+def _complete_template(template: Body, original: OriginalService) -> Body:
+    """Returns the template with what only the service told of it: neither git nor a revision."""
+    if original.unkept is None:
+        return template
+    told = {key: value for key, value in template.items() if key not in SERVICE_TEMPLATE_FIELDS}
+    return {**told, **original.unkept}
+
+
 def _make_half_error(original: OriginalService, error: GoogleError) -> StageFailedError:
     return StageFailedError(
         f"the traffic of {original.name} is back ({describe_shares(original.shares)}), but its"
@@ -94,7 +106,7 @@ async def _find_template(run: TargetWork, original: OriginalService) -> Body:
     """Returns the template that made what ran: as git has it if that is the same, else as it is."""
     revision = await run.cloud.get_revision(original.name, original.revision)
     source = run.ctx.source.running
-    manifest = await run.load(source) if source is not None and source.commit_hash else None
+    manifest = await _load_running(run, source) if source is not None else None
     if manifest is not None and not manifest.is_job and manifest.name == original.name:
         built = run.build(manifest, source.commit_hash, revision=original.revision)  # type: ignore[union-attr]
         template: Body = built["template"]
@@ -110,6 +122,17 @@ async def _find_template(run: TargetWork, original: OriginalService) -> Body:
     return extract_template(revision)
 
 
+async def _load_running(run: TargetWork, source: Source) -> RunManifest | None:
+    """Returns the manifest of the commit that ran; None when it says nothing to us."""
+    if not source.commit_hash:
+        return None
+    try:
+        return await run.load(source)
+    except InvalidFileError as error:  # it ran all the same: upstream's agent drops fields
+        run.log.info("The manifest of the commit that ran is not used: %s", error)
+        return None
+
+
 async def _find_service(run: TargetWork, name: str) -> Body:
     live = await run.cloud.get_service(name)
     if live is None:
@@ -123,7 +146,7 @@ async def _undo_without_record(run: TargetWork) -> None:
     """Undoes a job, or a deployment of an older agent, which has kept nothing."""
     try:
         manifest = await run.load(run.ctx.source.target)
-    except RunManifestError as error:
+    except InvalidFileError as error:
         run.log.info("Nothing to undo: the commit could not be deployed at all (%s)", error)
         return
     commit = run.ctx.source.target.commit_hash

@@ -34,7 +34,7 @@ class TargetWork:
         return options
 
     async def load(self, source: Source) -> RunManifest:
-        """Returns the manifest of a commit for this target. Raises RunManifestError."""
+        """Returns the manifest of a commit for this target. Raises InvalidFileError."""
         return await asyncio.to_thread(load_manifest, source, self.target.config)
 
     def build(self, manifest: RunManifest, commit: str, *, revision: str = "") -> Body:

@@ -96,7 +96,7 @@ async def write_service(
 
 
 def is_described(live: Body, body: Body) -> bool:
-    """Tells whether a service has this template, from this commit, and these settings."""
+    """Returns whether a service has this template, from this commit, and these settings."""
     template = live.get("template")
     named = template.get("revision") if isinstance(template, dict) else None
     labels, wanted = live.get("labels"), body.get("labels") or {}

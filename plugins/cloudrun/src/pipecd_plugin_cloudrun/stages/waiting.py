@@ -53,7 +53,9 @@ async def wait_job(run: TargetWork, job: str, operation: Body | None) -> None:
 
 async def _wait(run: TargetWork, what: str, look: Look, operation: Body | None) -> None:
     clock, limit = run.ctx.clock, run.options.readiness.timeout
-    begun = await run.ctx.metadata.get_or_set_time(f"wait-start-{run.target.name}", clock.now)
+    attempt = run.ctx.stage.retried_count
+    key = f"wait-start-{run.target.name}" + (f"-{attempt}" if attempt else "")
+    begun = await run.ctx.metadata.get_or_set_time(key, clock.now)
     told, told_at = "", clock.now()
     while True:
         operation = await _follow(run, operation)

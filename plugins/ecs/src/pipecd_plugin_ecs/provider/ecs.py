@@ -44,8 +44,16 @@ EXTERNAL_UPDATES: Final = frozenset(
     }
 )
 """What AWS lets change of a service with the EXTERNAL controller."""
+CLEARABLE: Final = (
+    "loadBalancers",
+    "placementConstraints",
+    "placementStrategy",
+    "serviceRegistries",
+)
+"""Lists of a service that AWS leaves as they are unless it is given others, or an empty one."""
 NOT_FOUND: Final = frozenset({"ServiceNotFoundException", "TaskSetNotFoundException"})
 _AWS_TAGS: Final = "aws:"
+MOST_SERVICES_AT_ONCE: Final = 10
 MOST_TASKS_AT_ONCE: Final = 100
 MOST_TASKS: Final = 1_000
 
@@ -71,9 +79,20 @@ class EcsClient:
 
     async def find_service(self, name: str) -> Service | None:
         """Returns a service, None when there is none, or only one that was deleted."""
-        answer = await self._call("DescribeServices", {"services": [name], "include": ["TAGS"]})
+        return (await self.describe_services([name])).get(name)
+
+    async def describe_services(self, names: Sequence[str]) -> dict[str, Service]:
+        """Returns those services that there are, up to ten, by the names that they are asked by."""
+        answer = await self._call(
+            "DescribeServices", {"services": list(names), "include": ["TAGS"]}
+        )
         found = [read_service(each) for each in answer.get("services") or ()]
-        return next((each for each in found if each.status != "INACTIVE"), None)
+        return {
+            name: each
+            for name in names
+            for each in found
+            if each.status != "INACTIVE" and name in {each.name, each.arn}
+        }
 
     async def register_task(self, definition: Mapping[str, Any]) -> str:
         """Registers a task definition; returns the ARN of the revision."""
@@ -124,14 +143,19 @@ class EcsClient:
         found = [read_task_set(each) for each in answer.get("taskSets") or ()]
         return [each for each in found if each.status != DRAINING]
 
-    async def create_task_set(self, service: str, fields: Mapping[str, Any]) -> TaskSet:
-        """Makes a task set, or returns the one that has its external id already."""
+    async def create_task_set(
+        self, service: str, fields: Mapping[str, Any], *, token: str
+    ) -> TaskSet:
+        """Makes a task set, or returns the one that has its external id already.
+
+        AWS gives its first answer again for the same token, also when the task set is gone by then.
+        """
         external_id = str(fields["externalId"])
         if (found := await self.find_task_set(service, external_id)) is not None:
             return found
         parameters = {
             "service": service,
-            "clientToken": make_token("task set", external_id),
+            "clientToken": make_token("task set", external_id, token),
             **fields,
         }
         try:

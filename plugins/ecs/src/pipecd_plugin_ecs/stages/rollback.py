@@ -1,24 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """ECS_ROLLBACK: bring back what ran before the deployment: weights, primary task set, counts."""
 
+from dataclasses import dataclass, replace
+
+from pipecd_aws import AwsError
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
-from pipecd_plugin_ecs.provider.model import PRIMARY, TaskSet
+from pipecd_plugin_ecs.provider.ecs import EcsClient
+from pipecd_plugin_ecs.provider.model import PRIMARY, Service, TaskSet
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
 from pipecd_plugin_ecs.stages.rollout import CANARY_VARIANT
-from pipecd_plugin_ecs.stages.run import Before, ServiceRun, recall_before
+from pipecd_plugin_ecs.stages.run import Before, ServiceRun, find_primary_group, recall_before
 from pipecd_plugin_ecs.stages.steps import (
+    PRIMARY_VARIANT,
     apply_service,
     delete_task_sets,
-    find_primary_group,
     register_task,
     roll_out_task_set,
 )
-from pipecd_plugin_ecs.stages.sync import PRIMARY_VARIANT
 from pipecd_plugin_ecs.stages.traffic import restore_traffic
 from pipecd_plugin_ecs.stages.waiting import wait_service
 from pipecd_sdk import StageFailedError
 
 ROLLBACK_VARIANT = "rollback"
+REPLICA = "REPLICA"
+"""Services with a number of tasks; the others run one on each machine."""
+NO_REVISION = "ClientException"
+"""What AWS says of a revision that was deleted."""
+NO_CLUSTER = "ClusterNotFoundException"
 
 
 async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
@@ -48,24 +56,26 @@ async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
             hint=f"the service {before.service} of the failed commit is left as it is: push a fix,"
             " or delete it",
         )
-    if before.service != run.service_name:
-        await _leave_renamed(run, before, keep)
+    moved = None if before.is_of(run) else await _find_moved(run, before)
+    if moved is not None:
+        await _leave_moved(run, before, moved, keep)
     if run.definitions.controller != EXTERNAL:
         await _restore_rolling(run, running, before)
     else:
         await _restore_task_sets(run, running, before, keep)
+    if moved is not None and moved.service.controller != EXTERNAL:
+        await _stop_moved(run, before, moved)
     if traffic is not None:
         raise traffic
 
 
 async def _restore_rolling(run: ServiceRun, running: Definitions | None, before: Before) -> None:
     definitions = running or run.definitions
-    is_same = before.exists and before.service == run.service_name
-    task_definition = before.task_definition if is_same else ""
+    is_same = before.exists and before.is_of(run)
     await roll_out_service(
         run,
         definitions,
-        task_definition=task_definition or await register_task(run, definitions),
+        task_definition=await _find_task_definition(run, definitions, before if is_same else None),
         count=before.desired if is_same else definitions.desired_count,
     )
 
@@ -74,7 +84,7 @@ async def _restore_task_sets(
     run: ServiceRun, running: Definitions | None, before: Before, keep: set[str]
 ) -> None:
     definitions = running or run.definitions
-    is_same = before.exists and before.service == run.service_name
+    is_same = before.exists and before.is_of(run)
     service = await apply_service(
         run, definitions, count=before.desired if is_same else definitions.desired_count
     )
@@ -114,22 +124,77 @@ async def _find_task_definition(
 ) -> str:
     """Returns the revision that ran, or registers it anew where somebody has deregistered it."""
     if before is not None and before.task_definition:
-        found = await run.client.describe_task_definition(before.task_definition)
+        try:
+            found = await run.client.describe_task_definition(before.task_definition)
+        except AwsError as error:
+            if error.code != NO_REVISION:
+                raise
+            found = {}
         if found.get("status") == "ACTIVE":
             return before.task_definition
         run.log.info("%s is not active any more", before.task_definition)
     return await register_task(run, definitions)
 
 
-async def _leave_renamed(run: ServiceRun, before: Before, keep: set[str]) -> None:
-    """Removes what the deployment made of a service that the earlier commit does not have."""
-    service = await run.client.find_service(before.service)
-    if service is None:
-        return
-    for variant in (CANARY_VARIANT, PRIMARY_VARIANT):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MovedService:
+    """A service that the deployment made or changed, and that the earlier commit does not have."""
+
+    client: EcsClient
+    """Of its cluster."""
+    service: Service
+
+    def __str__(self) -> str:
+        return f"{self.service.name} in {self.client.cluster or 'the default cluster'}"
+
+
+async def _find_moved(run: ServiceRun, before: Before) -> _MovedService | None:
+    """Returns the service of the failed commit: it has another name, or is in another cluster."""
+    client = run.client
+    if before.cluster is not None:
+        client = replace(client, cluster=before.cluster)
+    try:
+        service = await client.find_service(before.service)
+    except AwsError as error:
+        if error.code != NO_CLUSTER:
+            raise
+        service = None
+    return None if service is None else _MovedService(client=client, service=service)
+
+
+async def _leave_moved(
+    run: ServiceRun, before: Before, moved: _MovedService, keep: set[str]
+) -> None:
+    """Removes the task sets that the deployment made of a service; the service itself is left."""
+    client, service = moved.client, moved.service
+    has_sets = service.controller == EXTERNAL
+    for variant in (CANARY_VARIANT, PRIMARY_VARIANT) if has_sets else ():
         name = run.name_task_set(variant)
-        found = await run.client.find_task_set(service.name, name)
+        found = await client.find_task_set(service.name, name)
         if found is not None and name not in keep:
-            await run.client.delete_task_set(service.name, found.arn)
+            await client.delete_task_set(service.name, found.arn)
             run.log.info("deleted the task set %s of %s", found.id, service.name)
-    run.log.info("the service %s of the failed commit is left; delete it by hand", service.name)
+    if before.exists:
+        run.log.info("the service %s, which was there before the deployment, is left", moved)
+    else:
+        run.log.info("the service %s of the failed commit is left; delete it by hand", moved)
+
+
+async def _stop_moved(run: ServiceRun, before: Before, moved: _MovedService) -> None:
+    """Ends what a rolling service runs of the failed commit, now that the earlier one is back."""
+    changes: dict[str, object] = {}
+    if moved.service.body.get("schedulingStrategy", REPLICA) == REPLICA:
+        changes["desiredCount"] = before.desired if before.exists else 0
+    if before.exists and before.task_definition:
+        changes["taskDefinition"] = before.task_definition
+    if not changes:
+        run.log.info(
+            "the service %s still runs the failed commit: it has no number of tasks", moved
+        )
+        return
+    await moved.client.update_service(moved.service.name, changes)
+    run.log.info(
+        "the service %s %s",
+        moved,
+        "gets back what it ran" if before.exists else "runs no tasks now",
+    )

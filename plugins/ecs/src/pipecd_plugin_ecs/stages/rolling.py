@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services with AWS's own rolling updates: the controller `ECS`."""
 
+from pipecd_aws.account import SETTLE_TIME
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.model import PRIMARY
-from pipecd_plugin_ecs.stages.run import ServiceRun
-from pipecd_plugin_ecs.stages.steps import apply_service, describe_group, find_primary_group
+from pipecd_plugin_ecs.stages.run import ServiceRun, find_primary_group
+from pipecd_plugin_ecs.stages.steps import apply_service, describe_group
 from pipecd_plugin_ecs.stages.waiting import wait_for
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.manifests import find_field
 
 
 async def roll_out_service(
@@ -18,18 +20,25 @@ async def roll_out_service(
     """
     more: dict[str, object] = {"taskDefinition": task_definition}
     group = find_primary_group(definitions)
-    if group is not None and "loadBalancers" not in (definitions.service or {}):
+    if group is not None and find_field(definitions.service or {}, "loadBalancers") is None:
         more["loadBalancers"] = [describe_group(group)]
     await apply_service(run, definitions, count=count, **more)
+    is_told = False
+    known_by = run.ctx.clock.now() + SETTLE_TIME
 
     async def look() -> tuple[bool, str]:
+        nonlocal is_told
         found = await run.client.find_service(definitions.service_name)
         if found is None:
             return False, f"the service {definitions.service_name} is not there yet"
         current = next((each for each in found.deployments if each.get("status") == PRIMARY), {})
         runs = str(current.get("taskDefinition") or found.task_definition)
         state = str(current.get("rolloutState") or "")
-        if state == "FAILED" or not _is_same(runs, task_definition):
+        is_new = _is_same(runs, task_definition)
+        is_told = is_told or is_new
+        if not is_told and run.ctx.clock.now() < known_by:
+            return False, f"AWS does not tell of the update of {found.name} yet"
+        if state == "FAILED" or not is_new:
             told = str(current.get("rolloutStateReason") or f"it is back at {runs}")
             raise StageFailedError(
                 f"AWS has ended the update of {found.name}: {told}",

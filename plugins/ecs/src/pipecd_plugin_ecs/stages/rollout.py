@@ -11,11 +11,10 @@ from pipecd_plugin_ecs.stages.steps import (
     apply_service,
     create_task_set,
     delete_task_sets,
-    find_primary_group,
     register_task,
-    roll_out_task_set,
+    roll_out_primary_set,
 )
-from pipecd_plugin_ecs.stages.sync import PRIMARY_VARIANT, run_standalone_task
+from pipecd_plugin_ecs.stages.sync import run_standalone_task
 from pipecd_plugin_ecs.stages.waiting import wait_service, wait_task_set
 from pipecd_sdk import StageFailedError
 
@@ -68,16 +67,7 @@ async def roll_out_primary(run: ServiceRun) -> None:
         )
         return
     service = await apply_service(run, definitions, count=definitions.desired_count)
-    task_set = await roll_out_task_set(
-        run,
-        definitions,
-        variant=PRIMARY_VARIANT,
-        task_definition=task_definition,
-        scale=100,
-        group=find_primary_group(definitions),
-    )
-    await run.client.promote(service.name, task_set)
-    run.log.info("the task set %s is the primary one", task_set.id)
+    task_set = await roll_out_primary_set(run, definitions, service.name, task_definition)
     await delete_task_sets(
         run,
         service.name,
@@ -94,8 +84,9 @@ async def clean_canary(run: ServiceRun) -> None:
             "the canary still gets traffic, which would be lost",
             hint="put ECS_TRAFFIC_ROUTING with primary: 100 before ECS_CANARY_CLEAN",
         )
-    found = await run.client.find_service(run.service_name)
-    sets = await run.client.list_task_sets(found.name) if found is not None else []
+    found = await run.client.find_service(run.service_name) if run.service_name else None
+    has_sets = found is not None and found.controller == EXTERNAL
+    sets = await run.client.list_task_sets(run.service_name) if has_sets else []
     name = run.name_task_set(CANARY_VARIANT)
     mine = [each for each in sets if each.external_id == name]
     if not mine:

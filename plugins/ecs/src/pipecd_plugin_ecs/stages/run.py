@@ -7,11 +7,12 @@ after a crash, and the rollback, know what ran before.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pipecd_plugin_ecs.config import TargetGroup
 from pipecd_plugin_ecs.definition import Definitions
-from pipecd_plugin_ecs.provider.ecs import EcsClient
+from pipecd_plugin_ecs.provider.ecs import CLEARABLE, EcsClient
 from pipecd_plugin_ecs.provider.model import (
     APPLICATION,
     COMMIT,
@@ -19,11 +20,13 @@ from pipecd_plugin_ecs.provider.model import (
     OURS,
     PIPED,
     PRIMARY,
-    read_tags,
 )
 from pipecd_sdk import DeployTarget, StageContext, StageFailedError, StageLog
+from pipecd_sdk.kit.manifests import find_field
 
 BEFORE: Final = "before"
+DEFAULT_CLUSTER: Final = "default"
+"""Where AWS looks without the name of a cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class ServiceRun:
     log: StageLog
     client: EcsClient
     definitions: Definitions
+    replaced: Definitions | None = None
+    """Of the commit that these definitions replace; a rollback's: of the commit that failed."""
 
     @property
     def service_name(self) -> str:
@@ -46,9 +51,8 @@ class ServiceRun:
 
     def make_tags(self, definitions: Definitions) -> dict[str, str]:
         """Returns the tags of what a commit makes: the author's, and ours."""
-        given = (definitions.service or {}).get("tags") if definitions.service else None
         return {
-            **read_tags(given),
+            **_read_given_tags(definitions),
             MANAGED_BY: OURS,
             PIPED: self.ctx.deployment.piped_id,
             APPLICATION: self.ctx.deployment.application_id,
@@ -70,6 +74,34 @@ class ServiceRun:
         return name if len(self.ctx.targets) == 1 else f"{name}/{self.target.name}"
 
 
+def _read_given_tags(definitions: Definitions) -> dict[str, str]:
+    """Returns the tags of the service definition, whose names may be written in any case."""
+    given = find_field(definitions.service or {}, "tags")
+    return {
+        str(find_field(each, "key")): _write_value(find_field(each, "value"))
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each, Mapping)
+    }
+
+
+def _write_value(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def list_named(definitions: Definitions) -> list[str]:
+    """Returns which of the lists that AWS keeps unless they are cleared a commit gives."""
+    service = definitions.service or {}
+    named = [key for key in CLEARABLE if find_field(service, key) is not None]
+    has_group = find_primary_group(definitions) is not None
+    return ["loadBalancers", *named] if has_group and "loadBalancers" not in named else named
+
+
+def find_primary_group(definitions: Definitions) -> TargetGroup | None:
+    """Returns the primary's target group, None where the service has none."""
+    given = definitions.options.input
+    return given.target_groups.primary if given.access_type == "ELB" else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
     """What ran before the deployment changed anything."""
@@ -82,6 +114,23 @@ class Before:
     primary: str = ""
     """The ARN of the primary task set; empty for a rolling service."""
     scale: float = 100.0
+    cluster: str | None = None
+    """Of the commit that is deployed; None in what an earlier release has kept."""
+    lists: Mapping[str, Any] = field(default_factory=dict)
+    """The lists that the service had of those that the commit names."""
+
+    def is_of(self, run: ServiceRun) -> bool:
+        """Returns whether this is the service of a run, which may be of an earlier commit."""
+        if self.service != run.service_name:
+            return False
+        return self.cluster is None or is_same_cluster(self.cluster, run.client.cluster)
+
+
+def is_same_cluster(first: str, second: str) -> bool:
+    """Returns whether two names are of one cluster: an ARN, a short name, or none at all."""
+    return (first.rpartition("/")[2] or DEFAULT_CLUSTER) == (
+        second.rpartition("/")[2] or DEFAULT_CLUSTER
+    )
 
 
 async def record_before(run: ServiceRun) -> Before:
@@ -112,7 +161,7 @@ async def recall_before(run: ServiceRun) -> Before | None:
 async def _look(run: ServiceRun) -> Before:
     service = await run.client.find_service(run.service_name)
     if service is None:
-        return Before(service=run.service_name, exists=False)
+        return Before(service=run.service_name, exists=False, cluster=run.client.cluster)
     if not service.is_active:
         raise StageFailedError(
             f"the service {service.name} is {service.status}",
@@ -124,19 +173,20 @@ async def _look(run: ServiceRun) -> Before:
             f" the definition wants {run.definitions.controller}",
             hint="AWS cannot change it: delete the service first, or choose another serviceName",
         )
-    if service.controller != "EXTERNAL":
-        return Before(
-            service=service.name,
-            exists=True,
-            desired=service.desired,
-            task_definition=service.task_definition,
-        )
-    sets = await run.client.list_task_sets(service.name)
-    primary = next((each for each in sets if each.status == PRIMARY), None)
-    return Before(
+    before = Before(
         service=service.name,
         exists=True,
         desired=service.desired,
+        task_definition=service.task_definition,
+        cluster=run.client.cluster,
+        lists={key: service.body.get(key) or [] for key in list_named(run.definitions)},
+    )
+    if service.controller != "EXTERNAL":
+        return before
+    sets = await run.client.list_task_sets(service.name)
+    primary = next((each for each in sets if each.status == PRIMARY), None)
+    return replace(
+        before,
         task_definition=primary.task_definition if primary else "",
         primary=primary.arn if primary else "",
         scale=primary.scale if primary else 100.0,

@@ -2,15 +2,23 @@
 """The steps that stages are made of. Each may be repeated, and makes nothing twice."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pipecd_plugin_ecs.config import TargetGroup
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, TASK_SET_FIELDS
 from pipecd_plugin_ecs.provider.model import APPLICATION, Service, TaskSet, write_tags
-from pipecd_plugin_ecs.stages.run import ServiceRun
+from pipecd_plugin_ecs.stages.run import (
+    ServiceRun,
+    find_primary_group,
+    is_same_cluster,
+    list_named,
+    recall_before,
+)
 from pipecd_plugin_ecs.stages.waiting import wait_task_set
 from pipecd_sdk import StageFailedError
+
+PRIMARY_VARIANT: Final = "primary"
 
 
 async def register_task(run: ServiceRun, definitions: Definitions) -> str:
@@ -81,11 +89,31 @@ async def _make_changes(
         if str(key).lower() not in {"cluster", "service", "desiredcount", "deploymentcontroller"}
     }
     fitted, _ = await run.client.fit("UpdateService", given)
+    cleared = await _find_cleared(run, definitions)
+    fitted = {**(await run.client.fit("UpdateService", cleared))[0], **fitted}
     if definitions.controller == EXTERNAL:
         fitted = {key: value for key, value in fitted.items() if key in EXTERNAL_UPDATES}
     if count is not None:
         fitted["desiredCount"] = count
     return fitted
+
+
+async def _find_cleared(run: ServiceRun, definitions: Definitions) -> dict[str, Any]:
+    """Returns the lists that only the replaced commit names: empty, or as they were before it."""
+    replaced = run.replaced
+    if replaced is None or replaced.service_name != definitions.service_name:
+        return {}
+    if not is_same_cluster(replaced.cluster, definitions.cluster):
+        return {}
+    named = list_named(definitions)
+    gone = [key for key in list_named(replaced) if key not in named]
+    if definitions.controller == EXTERNAL:
+        gone = [key for key in gone if key in EXTERNAL_UPDATES]
+    before = await recall_before(run) if gone else None
+    cleared = {key: before.lists.get(key, []) if before is not None else [] for key in gone}
+    for key, value in cleared.items():
+        run.log.info("%s: %s", key, "as before the deployment" if value else "none any more")
+    return cleared
 
 
 async def roll_out_task_set(
@@ -110,6 +138,23 @@ async def roll_out_task_set(
     return task_set
 
 
+async def roll_out_primary_set(
+    run: ServiceRun, definitions: Definitions, service: str, task_definition: str
+) -> TaskSet:
+    """Makes the task set of the commit, waits until all its tasks run, and makes it primary."""
+    task_set = await roll_out_task_set(
+        run,
+        definitions,
+        variant=PRIMARY_VARIANT,
+        task_definition=task_definition,
+        scale=100,
+        group=find_primary_group(definitions),
+    )
+    await run.client.promote(service, task_set)
+    run.log.info("the task set %s is the primary one", task_set.id)
+    return task_set
+
+
 async def create_task_set(
     run: ServiceRun,
     definitions: Definitions,
@@ -119,7 +164,7 @@ async def create_task_set(
     scale: float,
     group: TargetGroup | None,
 ) -> TaskSet:
-    """Makes the task set of a variant, or finds the one that an earlier attempt has made."""
+    """Makes the task set of a variant, or gives the one that is there its share of the tasks."""
     fitted, _ = await run.client.fit("CreateTaskSet", definitions.service or {})
     fields = {key: value for key, value in fitted.items() if key in TASK_SET_FIELDS}
     if group is not None:
@@ -135,7 +180,10 @@ async def create_task_set(
             "scale": {"value": float(scale), "unit": "PERCENT"},
             "tags": write_tags(run.make_tags(definitions)),
         },
+        token=run.ctx.stage.id,
     )
+    if task_set.scale != float(scale):  # made by an earlier stage, with another share
+        await run.client.set_scale(definitions.service_name, task_set, float(scale))
     run.log.info(
         "the task set %s runs %s at %g %%",
         task_set.id,
@@ -157,12 +205,6 @@ def describe_group(group: TargetGroup) -> dict[str, Any]:
         "containerName": group.container_name,
         "containerPort": group.container_port,
     }
-
-
-def find_primary_group(definitions: Definitions) -> TargetGroup | None:
-    """Returns the primary's target group, None where the service has none."""
-    given = definitions.options.input
-    return given.target_groups.primary if given.access_type == "ELB" else None
 
 
 async def delete_task_sets(

@@ -8,14 +8,12 @@ from pipecd_plugin_ecs.stages.run import ServiceRun, record_before
 from pipecd_plugin_ecs.stages.steps import (
     apply_service,
     delete_task_sets,
-    find_primary_group,
     register_task,
-    roll_out_task_set,
+    roll_out_primary_set,
 )
 from pipecd_plugin_ecs.stages.waiting import wait_service, wait_stopped
 
 RECREATED = "recreated"
-PRIMARY_VARIANT = "primary"
 
 
 async def sync(run: ServiceRun, *, recreate: bool) -> None:
@@ -36,16 +34,7 @@ async def sync(run: ServiceRun, *, recreate: bool) -> None:
     service = await apply_service(run, definitions, count=None if recreate else wanted)
     if recreate and before.exists:
         await _stop_all(run)
-    task_set = await roll_out_task_set(
-        run,
-        definitions,
-        variant=PRIMARY_VARIANT,
-        task_definition=task_definition,
-        scale=100,
-        group=find_primary_group(definitions),
-    )
-    await run.client.promote(service.name, task_set)
-    run.log.info("the task set %s is the primary one", task_set.id)
+    task_set = await roll_out_primary_set(run, definitions, service.name, task_definition)
     await delete_task_sets(run, service.name, but={task_set.arn}, reason="it is replaced")
     if recreate:
         count = wanted if wanted is not None else before.desired

@@ -193,7 +193,7 @@ class _Watcher:
         self._pod_watches: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Waits. Raises NotReadyError."""
+        """Waits until all workloads are ready. Raises NotReadyError."""
         places: dict[tuple[ApiResource, str, str], None] = {}
         for each in self._waiting.values():
             ref, labels = each.applied.ref, each.applied.manifest.labels

@@ -151,7 +151,7 @@ def count_retries(caller: Caller) -> tuple[Caller, list[RetryNotice]]:
 
 
 def can_retry(error: ApiError, request: Request) -> bool:
-    """Tells whether a call may be made again after this failure, and whether that may help."""
+    """Returns whether a call may be made again after this failure, and whether that may help."""
     if isinstance(error, ConflictError):
         is_certain = error.conflicts or error.is_precondition or request.asks_version
         return request.is_idempotent and not is_certain

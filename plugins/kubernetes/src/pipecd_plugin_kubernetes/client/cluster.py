@@ -490,7 +490,7 @@ class Cluster:
 
 
 def _is_idempotent(patch: Object | Sequence[Object], content_type: PatchType) -> bool:
-    """Tells whether a patch has the same effect twice, and asks for no certain version."""
+    """Returns whether a patch has the same effect twice, and asks for no certain version."""
     if content_type is PatchType.JSON or not isinstance(patch, dict):
         return False
     metadata = patch.get("metadata")

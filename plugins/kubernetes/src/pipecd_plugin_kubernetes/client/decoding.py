@@ -33,14 +33,14 @@ class Envelope(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ObjectVersion(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
 class Head(msgspec.Struct):
     """The version of an object, whatever else it holds."""
 
-    metadata: _Version = msgspec.field(default_factory=_Version)
+    metadata: _ObjectVersion = msgspec.field(default_factory=_ObjectVersion)
 
 
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

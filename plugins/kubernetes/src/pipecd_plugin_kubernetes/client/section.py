@@ -27,7 +27,7 @@ class Section:
         return f"{str(self.file)!r}: {self.place}.{key}" if self.place else f"{self.file}: {key}"
 
     def has(self, key: str) -> bool:
-        """Tells whether there is something."""
+        """Returns whether the key has a value that is not empty."""
         return self._values.get(key) not in (None, "", [], {})
 
     def read_keys(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from pipecd_sdk.kit import git
+from pipecd_sdk.kit.hosts import hide_password
 
 
 async def fetch_commit(remote: str, ref: str, *, into: Path) -> Path:
@@ -11,6 +12,6 @@ async def fetch_commit(remote: str, ref: str, *, into: Path) -> Path:
 
     The remote's host has been checked. ssh uses the keys of the user that the plugin runs as.
     """
-    what = f"fetching the chart from {remote[:200]!r}"
+    what = f"fetching the chart from {hide_password(remote)!r}"
     await git.fetch_commit(remote, ref, into=into, what=what, option="helmChart.ref")
     return into

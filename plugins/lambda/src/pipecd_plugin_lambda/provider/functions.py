@@ -8,11 +8,14 @@ from typing import Any, Final
 from pipecd_aws import AwsAccount, AwsError
 from pipecd_plugin_lambda.traffic import Traffic, parse_alias
 from pipecd_sdk import StageFailedError
+from pipecd_sdk.kit.text import make_printable_line
 
 SERVICE: Final = "lambda"
 NOT_FOUND: Final = "ResourceNotFoundException"
 CONFLICT: Final = "ResourceConflictException"
 NO_PROVISIONED: Final = "ProvisionedConcurrencyConfigNotFoundException"
+URL_OPTIONS: Final = ("AuthType", "Cors", "InvokeMode")
+LONGEST_FAULT: Final = 300
 _BUSY: Final = (CONFLICT,)
 """Another change of the function is still under way."""
 
@@ -24,6 +27,8 @@ class LiveFunction:
     configuration: Mapping[str, Any]
     code: Mapping[str, Any]
     tags: Mapping[str, str]
+    tags_fault: str = ""
+    """Why AWS did not tell the tags: they need a right of their own. Empty when it did."""
     reserved: int | None = None
 
     @property
@@ -91,6 +96,7 @@ class FunctionApi:
             configuration=configuration,
             code=answer.get("Code") or {},
             tags=answer.get("Tags") or {},
+            tags_fault=_read_tags_fault(answer.get("TagsError")),
             reserved=reserved if isinstance(reserved, int) else None,
         )
 
@@ -185,3 +191,10 @@ class FunctionApi:
     async def get_provisioned(self, alias: str) -> Mapping[str, Any] | None:
         """Returns what is kept ready behind an alias, None when nothing is."""
         return await self.find("GetProvisionedConcurrencyConfig", {"Qualifier": alias})
+
+
+def _read_tags_fault(given: Any) -> str:
+    if not isinstance(given, Mapping):
+        return ""
+    said = given.get("Message") or given.get("ErrorCode") or "no reason is given"
+    return make_printable_line(str(said))[:LONGEST_FAULT]

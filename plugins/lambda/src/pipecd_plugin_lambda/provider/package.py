@@ -10,10 +10,6 @@ import hashlib
 import io
 import os
 import stat
-import tempfile
-import urllib.error
-import urllib.request
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,7 +17,6 @@ from typing import Final
 from pipecd_plugin_lambda.manifest import GitSource
 from pipecd_plugin_lambda.provider.functions import LiveFunction
 from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit.git import fetch_commit
 from pipecd_sdk.kit.hosts import Hosts, hide_password
 
 LARGEST_PACKAGE: Final = 50 * 1024 * 1024
@@ -34,6 +29,10 @@ _SECONDS: Final = 60
 
 async def build_package(source: GitSource, hosts: Hosts) -> tuple[bytes, str]:
     """Returns the package of a commit, and the commit's hash. Raises StageFailedError."""
+    import tempfile  # noqa: PLC0415 - a plugin that waits needs none of it
+
+    from pipecd_sdk.kit.git import fetch_commit  # noqa: PLC0415 - as above
+
     addresses = await hosts.check(source.git, "spec.source.git", schemes=("https", "http", "ssh"))
     with tempfile.TemporaryDirectory(prefix="pipecd-lambda-") as work:
         clone = Path(work) / "clone"
@@ -53,9 +52,11 @@ def make_package(root: Path, path: str) -> bytes:
 
     Raises StageFailedError for a folder that is none, or leads out, or is too large.
     """
+    import zipfile  # noqa: PLC0415 - a plugin that waits needs none of it
+
     root = root.resolve()
     folder = (root / path).resolve()
-    if not folder.is_relative_to(root) or not folder.is_dir():
+    if not _is_code(folder, root) or not folder.is_dir():
         raise StageFailedError(f"spec.source.path is not a folder of the repository: {path!r}")
     base = folder.parent if folder != root else folder
     made = io.BytesIO()
@@ -85,16 +86,31 @@ def make_package(root: Path, path: str) -> bytes:
 
 
 def _list_files(folder: Path, root: Path) -> Iterator[Path]:
-    """Yields the files of a folder in their order. A link that leads out is refused."""
+    """Yields the files of a folder in their order. A link is refused that leads out or to a folder.
+
+    Links to folders are not followed: their files would be missing, and nobody would be told.
+    """
     for current, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != ".git")
+        for name in folders:
+            if (link := Path(current) / name).is_symlink():
+                raise StageFailedError(
+                    f"{str(link.relative_to(root))!r} is a link to a folder, which a package"
+                    " cannot have",
+                    hint="put the files there, or name another spec.source.path",
+                )
         for name in sorted(files):
             file = Path(current) / name
-            if not file.resolve().is_relative_to(root) or not file.is_file():
+            if not _is_code(file.resolve(), root) or not file.is_file():
                 raise StageFailedError(
                     f"{str(file.relative_to(root))!r} is a link that leads out, or to nothing"
                 )
             yield file
+
+
+def _is_code(path: Path, root: Path) -> bool:
+    """Returns whether a path is of the commit: neither outside nor among the files of git."""
+    return path.is_relative_to(root) and ".git" not in path.relative_to(root).parts
 
 
 def hash_package(package: bytes) -> str:
@@ -118,9 +134,11 @@ async def download_package(version: LiveFunction, *, is_http_allowed: bool) -> b
 
 
 def _fetch(location: str) -> bytes | None:
+    import urllib.request  # noqa: PLC0415 - a plugin that waits needs none of it
+
     try:
         with urllib.request.urlopen(location, timeout=_SECONDS) as answer:  # noqa: S310 - checked
             read: bytes = answer.read(LARGEST_PACKAGE + 1)
-    except (OSError, urllib.error.URLError, ValueError):
+    except (OSError, ValueError):
         return None
     return read if len(read) <= LARGEST_PACKAGE else None

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The alias that callers use: its traffic, its URL, and what is kept ready behind it."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
 from pipecd_aws import AwsError
 from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.parameters import fit_url
 from pipecd_plugin_lambda.provider.functions import CONFLICT
+from pipecd_plugin_lambda.stages.ledger import OptionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import wait_provisioned
 from pipecd_plugin_lambda.traffic import Traffic, send_all, shift
+
+_URL_RESETS: Final[Mapping[str, Any]] = MappingProxyType({"Cors": {}, "InvokeMode": "BUFFERED"})
+"""What AWS gives a URL that is made without the option; an update without it changes nothing."""
 
 
 async def route(run: FunctionRun, version: str, percent: float) -> None:
@@ -35,24 +43,41 @@ async def set_traffic(run: FunctionRun, wanted: Traffic, *, before: Traffic | No
 
 
 async def set_alias_options(
-    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun,
+    manifest: FunctionManifest,
+    previous: FunctionManifest | None,
+    before: OptionNotes | None = None,
 ) -> None:
-    """Brings URL and provisioned concurrency of the alias to a manifest."""
-    await _set_url(run, manifest, previous)
-    await _set_provisioned(run, manifest, previous)
+    """Brings URL and provisioned concurrency of the alias to a manifest.
+
+    What only `previous` has is taken back: to what was there `before` it, or to nothing.
+    """
+    before = before or OptionNotes()
+    await _set_url(run, manifest, previous, before.url)
+    await _set_provisioned(run, manifest, previous, before.provisioned)
 
 
 async def _set_url(
-    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun,
+    manifest: FunctionManifest,
+    previous: FunctionManifest | None,
+    before: Mapping[str, Any] | None,
 ) -> None:
-    qualifier = {"Qualifier": run.alias}
-    if manifest.url is None:
-        if previous is not None and previous.url is not None:
-            run.log.info("removing the URL of %s", run.alias)
-            await run.api.find("DeleteFunctionUrlConfig", qualifier)
-        return
+    had = previous.url if previous is not None else None
     shape = await run.api.read_shape("CreateFunctionUrlConfig")
-    parameters = {**fit_url(manifest, shape), **qualifier}
+    wanted = fit_url(manifest, shape) if manifest.url is not None else before
+    if wanted is not None:
+        taken = fit_url(previous, shape) if previous is not None and had is not None else {}
+        resets = {**_URL_RESETS, **(before or {})}
+        back = {key: resets[key] for key in taken if key in _URL_RESETS}
+        await _put_url(run, {**back, **wanted})
+    elif had is not None:
+        run.log.info("removing the URL of %s", run.alias)
+        await run.api.find("DeleteFunctionUrlConfig", {"Qualifier": run.alias})
+
+
+async def _put_url(run: FunctionRun, options: Mapping[str, Any]) -> None:
+    parameters = {**options, "Qualifier": run.alias}
     live = await run.api.get_url(run.alias)
     if live is None:
         try:
@@ -60,26 +85,30 @@ async def _set_url(
         except AwsError as error:
             if error.code != CONFLICT:
                 raise
-    if live is not None and any(live.get(k) != v for k, v in parameters.items() if k in live):
+    if live is not None and any((live.get(k) or None) != (v or None) for k, v in options.items()):
         live = await run.api.call("UpdateFunctionUrlConfig", parameters)
     if live is not None:
         run.log.info("%s is called at %s", run.alias, live.get("FunctionUrl", "its URL"))
 
 
 async def _set_provisioned(
-    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun,
+    manifest: FunctionManifest,
+    previous: FunctionManifest | None,
+    before: int,
 ) -> None:
     qualifier = {"Qualifier": run.alias}
-    if not manifest.provisioned:
+    wanted = manifest.provisioned or before
+    if not wanted:
         if previous is not None and previous.provisioned:
             run.log.info("removing the provisioned concurrency of %s", run.alias)
             await run.api.find("DeleteProvisionedConcurrencyConfig", qualifier)
         return
     live = await run.api.get_provisioned(run.alias) or {}
-    if live.get("RequestedProvisionedConcurrentExecutions") != manifest.provisioned:
-        run.log.info("keeping %d ready behind %s", manifest.provisioned, run.alias)
+    if live.get("RequestedProvisionedConcurrentExecutions") != wanted:
+        run.log.info("keeping %d ready behind %s", wanted, run.alias)
         await run.api.call(
             "PutProvisionedConcurrencyConfig",
-            {**qualifier, "ProvisionedConcurrentExecutions": manifest.provisioned},
+            {**qualifier, "ProvisionedConcurrentExecutions": wanted},
         )
     await wait_provisioned(run)

@@ -5,9 +5,9 @@ A stage that is continued publishes nothing twice: what it has published is note
 before the note, found by its description.
 """
 
-from pipecd_plugin_lambda.provider.functions import LiveFunction
+from pipecd_plugin_lambda.provider.functions import URL_OPTIONS, LiveFunction
 from pipecd_plugin_lambda.stages.function import bring_function
-from pipecd_plugin_lambda.stages.ledger import FunctionNotes
+from pipecd_plugin_lambda.stages.ledger import FunctionNotes, OptionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import wait_function
 from pipecd_sdk import StageFailedError
@@ -34,9 +34,27 @@ async def build_version(run: FunctionRun) -> str:
 
 async def _note_before(run: FunctionRun, live: LiveFunction | None) -> FunctionNotes:
     traffic = await run.api.get_alias(run.alias) if live is not None else None
-    notes = FunctionNotes(existed=live is not None, traffic=traffic)
+    notes = FunctionNotes(
+        existed=live is not None,
+        traffic=traffic,
+        options=await _read_options(run, live, has_alias=traffic is not None),
+    )
     await run.ledger.note_before(notes)
     return notes
+
+
+async def _read_options(
+    run: FunctionRun, live: LiveFunction | None, *, has_alias: bool
+) -> OptionNotes:
+    """Returns the options that the commit names: AWS is asked for no others, which need rights."""
+    wanted = run.manifest
+    url = await run.api.get_url(run.alias) if has_alias and wanted.url is not None else None
+    ready = await run.api.get_provisioned(run.alias) if has_alias and wanted.provisioned else None
+    return OptionNotes(
+        reserved=live.reserved if live is not None and wanted.reserved is not None else None,
+        provisioned=int((ready or {}).get("RequestedProvisionedConcurrentExecutions") or 0),
+        url={key: url[key] for key in URL_OPTIONS if key in url} if url is not None else None,
+    )
 
 
 async def _find_published(run: FunctionRun, notes: FunctionNotes, live: LiveFunction | None) -> str:

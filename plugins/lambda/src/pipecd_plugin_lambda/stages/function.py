@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pipecd_plugin_lambda.compare import normalise_configuration
 from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.parameters import (
     APPLICATION,
     FunctionParameters,
+    fit_configuration,
     fit_manifest,
     make_tags,
 )
@@ -21,6 +23,7 @@ from pipecd_plugin_lambda.provider.package import (
     download_package,
     hash_package,
 )
+from pipecd_plugin_lambda.stages.ledger import FunctionNotes, OptionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import FunctionFailedError, wait_function
 from pipecd_sdk import StageFailedError
@@ -82,13 +85,17 @@ async def _create(
 
 
 async def update_configuration(
-    run: FunctionRun, parameters: FunctionParameters, had: FunctionParameters | None
+    run: FunctionRun,
+    parameters: FunctionParameters,
+    had: FunctionParameters | None,
+    ran: LiveFunction | None = None,
 ) -> None:
     """Sets the configuration, when the function is ready for it, and waits until it is done."""
     await wait_function_settled(run)
     shape = await run.api.read_shape("UpdateFunctionConfiguration")
     run.log.info("updating the configuration of %s", run.api.name)
-    await run.api.update_configuration(parameters.for_update(shape, had))
+    kept = fit_configuration(normalise_configuration(ran), shape) if ran is not None else {}
+    await run.api.update_configuration(parameters.for_update(shape, had, kept))
     await wait_function(run)
 
 
@@ -139,28 +146,32 @@ async def update_tags(
 
 
 async def _set_reserved(
-    run: FunctionRun, manifest: FunctionManifest, previous: FunctionManifest | None
+    run: FunctionRun,
+    manifest: FunctionManifest,
+    previous: FunctionManifest | None,
+    before: OptionNotes | None = None,
 ) -> None:
-    if manifest.reserved is not None:
-        await run.api.call(
-            "PutFunctionConcurrency", {"ReservedConcurrentExecutions": manifest.reserved}
-        )
+    reserved = manifest.reserved
+    if reserved is None and before is not None:
+        reserved = before.reserved
+    if reserved is not None:
+        await run.api.call("PutFunctionConcurrency", {"ReservedConcurrentExecutions": reserved})
     elif previous is not None and previous.reserved is not None:
         await run.api.find("DeleteFunctionConcurrency")
 
 
 async def restore_function(
-    run: FunctionRun, manifest: FunctionManifest, *, version: str, live: LiveFunction
+    run: FunctionRun, manifest: FunctionManifest, *, notes: FunctionNotes, live: LiveFunction
 ) -> None:
-    """Brings the function back to the commit that ran before, its code to that of a version.
+    """Brings the function back to the commit that ran before, its code to that of its version.
 
     The place that git names may have other code by now: an object in S3 that was replaced, a tag
     or a branch that has moved. What the version has is the code that ran.
     """
     shape = await run.api.read_shape("CreateFunction")
     parameters = fit_manifest(manifest, shape)
-    await update_configuration(run, parameters, fit_manifest(run.manifest, shape))
-    ran = await run.api.get(version) if version else None
+    ran = await run.api.get(notes.traffic.primary.version) if notes.traffic else None
+    await update_configuration(run, parameters, fit_manifest(run.manifest, shape), ran)
     for code in [] if ran is None else await _list_exact_code(run, manifest, ran, live):
         if await _try_code(run, parameters, code) == (ran.code_hash if ran else ""):
             break
@@ -169,7 +180,7 @@ async def restore_function(
             await _restore_from_git(run, manifest, parameters, live, ran)
     await wait_function(run)
     await update_tags(run, manifest, run.manifest, live)
-    await _set_reserved(run, manifest, run.manifest)
+    await _set_reserved(run, manifest, run.manifest, notes.options)
 
 
 async def _list_exact_code(

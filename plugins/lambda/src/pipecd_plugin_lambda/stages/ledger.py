@@ -2,12 +2,13 @@
 """What a deployment has noted about one deploy target, in the deployment's metadata.
 
 How it was before is noted before the first change, and never replaced: a stage that is killed
-leaves the note behind. No values of the function are kept: AWS has them, in its versions.
+leaves the note behind. Values of the function are kept only where its versions have them not: AWS
+has the others.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipecd_plugin_lambda.traffic import Traffic, parse_kept
@@ -15,13 +16,29 @@ from pipecd_sdk import Metadata, StageFailedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptionNotes:
+    """What function and alias had beside their versions, as far as the commit names it."""
+
+    reserved: int | None = None
+    provisioned: int = 0
+    url: Mapping[str, Any] | None = None
+    """The options of the alias's URL, with the API's names."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the options as they are kept."""
+        url = dict(self.url) if self.url is not None else None
+        return {"reserved": self.reserved, "provisioned": self.provisioned, "url": url}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionNotes:
-    """What was noted."""
+    """What the stages keep for a rollback: the function as the deployment found it."""
 
     existed: bool = False
     """Whether the function was there."""
     traffic: Traffic | None = None
     """How the alias split the traffic; None when there was no alias."""
+    options: OptionNotes = field(default_factory=OptionNotes)
     version: str = ""
     """What the deployment has published."""
     undone: tuple[str, ...] = ()
@@ -32,6 +49,7 @@ class FunctionNotes:
         kept: dict[str, Any] = {
             "existed": self.existed,
             "original-traffic": self.traffic.to_json() if self.traffic else None,
+            "original-options": self.options.to_json(),
             "rollout": self.version,
             "undone": list(self.undone),
         }
@@ -46,6 +64,8 @@ def parse_notes(text: str) -> FunctionNotes:
         return FunctionNotes(
             existed=bool(kept["existed"]),
             traffic=parse_kept(traffic) if traffic else None,
+            # Not in the notes of an earlier release.
+            options=OptionNotes(**kept.get("original-options", {})),
             version=str(kept["rollout"]),
             undone=tuple(map(str, kept["undone"])),
         )

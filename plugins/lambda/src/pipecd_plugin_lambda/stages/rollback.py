@@ -40,10 +40,11 @@ async def roll_back(run: FunctionRun) -> None:
             f"the function {run.manifest.name} is gone", hint="deploy the earlier commit to make it"
         )
     else:
-        version = notes.traffic.primary.version if notes.traffic else ""
-        await restore_function(run, running, version=version, live=live)
+        await restore_function(run, running, notes=notes, live=live)
         if notes.traffic is not None:
-            await set_alias_options(replace(run, manifest=running), running, run.manifest)
+            await set_alias_options(
+                replace(run, manifest=running), running, run.manifest, notes.options
+            )
     await run.ledger.note_undone(notes)
     run.log.success("back to where it was before the deployment")
 
