@@ -22,6 +22,8 @@ export function explain(error: unknown): Explanation {
     case Code.InvalidArgument:
     case Code.AlreadyExists:
       return { title: 'That did not work', text, canRetry: false }
+    case Code.DataLoss:
+      return { title: 'This is lost', text, canRetry: false }
     case Code.Unimplemented:
       return { title: 'This server is older than the page', text: 'Load the page again, or update the control plane.', canRetry: true }
     case Code.Unavailable:
@@ -45,4 +47,9 @@ export function explainShortly(error: unknown): string {
 
 export function isNotFound(error: unknown): boolean {
   return ConnectError.from(error).code === Code.NotFound
+}
+
+/** Whether the server has lost what was asked for: to ask again is of no use. */
+export function isLost(error: unknown): boolean {
+  return ConnectError.from(error).code === Code.DataLoss
 }

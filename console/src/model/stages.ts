@@ -61,3 +61,10 @@ export function findNote(metadata: Record<string, string>): string {
   if (metadata.SkippedBy) return `Skipped by ${metadata.SkippedBy}`
   return PERCENTAGES.flatMap((name) => (metadata[`${name}-percentage`] ? [`${name} ${metadata[`${name}-percentage`]} %`] : [])).join(', ')
 }
+
+/** What the keys of metadata begin with that hold the numbers of an analysis. */
+export const ANALYSIS_PREFIX = 'analysis/'
+
+export function hasAnalysis(metadata: Record<string, string>): boolean {
+  return Object.keys(metadata).some((key) => key.startsWith(ANALYSIS_PREFIX))
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One deployment: its pipeline, what it waits for, the log of each stage, who did what.
-import { type ReactNode, useMemo } from 'react'
+import { lazy, type ReactNode, Suspense, useMemo } from 'react'
 import { deployments, web } from '../api/clients'
 import type { Wait } from '../api/gen/pipecd_wire/pipecd/api/api_pb'
 import { Wait_Kind } from '../api/gen/pipecd_wire/pipecd/api/api_pb'
@@ -13,7 +13,7 @@ import { deploymentOf } from '../lib/reads'
 import { Link, useSearch } from '../lib/router'
 import { type Session, useSession } from '../lib/session'
 import { approve, cancel, overrideRules, retry, rollBackOpen, skip } from '../model/actions'
-import { findInteresting, findTimes } from '../model/stages'
+import { findInteresting, findTimes, hasAnalysis } from '../model/stages'
 import { canBeSkipped, isCompleted, showDeployment, waitsForApproval, WAITING } from '../model/status'
 import { capitalise, ErrorBox, Hash, Labels, Loading, Menu, type MenuItem, Panel, Status, Time, Took, useTitle } from '../ui/basics'
 import { Changes } from '../ui/Changes'
@@ -22,6 +22,8 @@ import { LogView } from '../ui/LogView'
 import { PipelineGraph } from '../ui/PipelineGraph'
 import { Timeline } from '../ui/Timeline'
 import { chooseRollBack } from '../ui/RollBack'
+
+const AnalysisView = lazy(async () => ({ default: (await import('../ui/AnalysisView')).AnalysisView }))
 
 export function Deployment({ id }: { id: string }): ReactNode {
   const session = useSession()
@@ -232,6 +234,11 @@ function Content({ deployment, record, session }: { deployment: Entity; record: 
       <PipelineGraph stages={deployment.stages} times={times} chosenId={chosen?.id} onChoose={choose} />
       <div className="grid-2">
         <div className="stack">
+          {chosen && attempt === chosen.retriedCount && hasAnalysis(chosen.metadata) && (
+            <Suspense fallback={<Loading lines={6} />}>
+              <AnalysisView key={chosen.id} stage={chosen} />
+            </Suspense>
+          )}
           {chosen && log && (
             <LogView
               log={log}

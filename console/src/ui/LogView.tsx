@@ -3,6 +3,7 @@
 // page, whatever the length of the log.
 import { memo, type ReactNode, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'react'
 import { logs } from '../api/clients'
+import { isLost } from '../api/errors'
 import { LogSeverity } from '../api/gen/pipecd_wire/model/logblock_pb'
 import { parseAnsi } from '../lib/ansi'
 import { BLOCK, LineStore } from '../lib/lines'
@@ -45,6 +46,7 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
   const box = useRef<HTMLDivElement>(null)
   const [range, setRange] = useState({ top: 0, height: 400 })
   const reading = useRef(new Set<number>())
+  const lost = useRef(new Set<number>())
 
   const read = useCallback(
     async (firstLine: number) => {
@@ -64,6 +66,7 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
         store.isCompleted = answer.completed
         setError(undefined)
       } catch (failure) {
+        if (isLost(failure)) lost.current.add(firstLine)
         setError(failure)
       } finally {
         reading.current.delete(firstLine)
@@ -105,7 +108,7 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
 
   useEffect(() => {
     const missing = store.findMissing(first, last)
-    if (missing) void read(blockStart(missing))
+    if (missing && !lost.current.has(blockStart(missing))) void read(blockStart(missing))
     store.forgetFarFrom(first)
   }, [first, last, store, read, version])
 
@@ -180,7 +183,7 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
           </a>
         </div>
       </header>
-      {error !== undefined && store.total === 0 && <ErrorBox error={error} again={() => void read(0)} />}
+      {error !== undefined && (store.total === 0 || isLost(error)) && <ErrorBox error={error} again={() => void read(0)} />}
       <div className={isShort ? 'log-box short' : 'log-box'} ref={box} onScroll={handleScroll} tabIndex={0} role="log" aria-label={`Lines of ${stageName}`} aria-live="off">
         {hasRead && store.total === 0 && error === undefined && (
           <p className="log-empty">{isOpen ? 'Nothing is written yet. Lines show as they come.' : 'This stage wrote no log.'}</p>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture of a pipeline: stages from left to right, and below them what runs to undo them.
-import { type ReactNode, type RefObject, useEffect, useLayoutEffect, useRef, useState } from 'react'
+import { type ReactNode, useEffect, useRef } from 'react'
 import type { PipelineStage } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { StageStatus } from '../api/gen/pipecd_wire/model/deployment_pb'
 import { fitCards, layOut } from '../lib/graph'
+import { useRoom } from '../lib/room'
 import { findNote, type StageTimes } from '../model/stages'
 import { showStage } from '../model/status'
 import { Status, Took } from './basics'
@@ -48,21 +49,6 @@ export function PipelineGraph({ stages, times, chosenId, onChoose }: Props): Rea
 
 const EDGES = 6
 
-/** The width inside a box, also after the window has changed. */
-function useRoom(box: RefObject<HTMLElement | null>): number {
-  const [room, setRoom] = useState(0)
-  useLayoutEffect(() => {
-    const element = box.current
-    if (!element) return
-    const measure = (): void => setRoom(element.clientWidth - EDGES)
-    measure()
-    const observer = new ResizeObserver(measure)
-    observer.observe(element)
-    return () => observer.disconnect()
-  }, [box])
-  return room
-}
-
 interface PartProps extends Props {
   nodes: { id: string; requires: readonly string[] }[]
   name: string
@@ -71,7 +57,7 @@ interface PartProps extends Props {
 function Part({ stages, nodes, times, chosenId, onChoose, name }: PartProps): ReactNode {
   const box = useRef<HTMLDivElement>(null)
   const { columns, edges } = layOut(nodes)
-  const { width: cardWidth, gap: gapX } = fitCards(columns.length, useRoom(box))
+  const { width: cardWidth, gap: gapX } = fitCards(columns.length, useRoom(box) - EDGES)
   const places = new Map<string, { x: number; y: number }>()
   const rows = Math.max(1, ...columns.map((column) => column.length))
   for (const [column, ids] of columns.entries()) {

@@ -13,11 +13,14 @@ from pipecd_pipectl.connection import (
     choose_connection,
 )
 from pipecd_pipectl.contexts import Context, ContextStore
+from pipecd_wire.headers import ANSWER_TRAILER
 from pipecd_wire.rpc import CallError
+from pipecd_wire.rpc.status import Trailers
 
 SHOP = Context(
     address="shop.example.com:443", project="shop", subject="ada", session="s1.a", expires_at=9
 )
+ANSWERED = ((ANSWER_TRAILER, b"1"),)
 PLAIN = Context(address="127.0.0.1:8080", insecure=True, session="s2.b")
 
 
@@ -148,3 +151,27 @@ def test_a_failed_call_is_explained_by_what_the_caller_has(store: ContextStore) 
     assert key.explain(denied) is denied
     assert isinstance(key.explain(away), UnavailableError)
     assert "shop.example.com:443" in str(session.explain(away))
+
+
+@pytest.mark.parametrize(
+    ("message", "trailers", "has_reached"),
+    [
+        ("the bucket 'logs' does not answer: Connection refused", ANSWERED, True),
+        ("the bucket 'logs' does not answer: Connection refused", (), False),
+        ("an older server has no such trailer", (), True),
+        ("failed to connect to all addresses; last error: something new", (), False),
+        ("", (), False),
+    ],
+)
+def test_a_control_plane_that_answers_was_reached(
+    store: ContextStore, message: str, trailers: Trailers, has_reached: bool
+) -> None:
+    told = choose(store).explain(CallError("UNAVAILABLE", message, trailers=trailers))
+
+    assert isinstance(told, UnavailableError)
+    if has_reached:
+        assert (
+            str(told) == f"the control plane at shop.example.com:443 cannot do that now: {message}"
+        )
+    else:
+        assert str(told).startswith("cannot reach the control plane at shop.example.com:443: ")

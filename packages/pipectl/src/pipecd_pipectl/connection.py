@@ -59,6 +59,10 @@ class ControlPlaneConnection:
     def explain(self, error: CallError) -> Exception:
         """Returns what to say of a call that failed; the error itself when there is no more."""
         if trouble := explain_unreachable(error, tls=not self.insecure):
+            if trouble.is_answer:
+                return UnavailableError(
+                    f"the control plane at {self.address} cannot do that now: {trouble.cause}"
+                )
             return UnavailableError(
                 f"cannot reach the control plane at {self.address}: {trouble.cause}",
                 hint=trouble.hint,

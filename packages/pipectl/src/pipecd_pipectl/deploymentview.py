@@ -9,6 +9,7 @@ import click
 
 from pipecd_model.deployment import find_stage_to_decide, is_completed, rank_in_queue
 from pipecd_model.stage import format_stage_number, is_rollback
+from pipecd_pipectl.analysisview import print_analyses
 from pipecd_pipectl.output import echo, print_fields
 from pipecd_pipectl.queuetable import describe_queued
 from pipecd_pipectl.statuses import (
@@ -130,6 +131,7 @@ def print_deployment(
     if shown:
         echo()
         print_stages(deployment, shown, wide=wide, now=now)
+        print_analyses(shown, wide=wide)
     if hint := suggest_next(deployment):
         echo()
         echo(f"next: {hint}")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from pipecd_model.close_matches import find_close_matches
@@ -29,11 +30,11 @@ _PASSED_OVER = frozenset({".git", "node_modules", ".venv"})
 
 def read(path: Path) -> bytes:
     """Returns the content of a file. Raises ConfigError when it cannot be read."""
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder", hint="name a file in it")
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder", hint="name a file in it") from None
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist", hint="check the path") from None
     except OSError as error:
@@ -133,13 +134,18 @@ class FilesAround:
     """The files around one file on disk, by their paths from its folder."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._folder = path.parent
-        self._root = repository_of(path)
+
+    @cached_property
+    def repository(self) -> Path | None:
+        """The root of the git repository that the file is in; None when it is in none."""
+        return repository_of(self._path)
 
     def is_inside(self, path: str, /) -> bool:
-        if self._root is None:
+        if self.repository is None:
             return True
-        return (self._folder / path).resolve().is_relative_to(self._root)
+        return (self._folder / path).resolve().is_relative_to(self.repository)
 
     def exists(self, path: str, /) -> bool:
         return (self._folder / path).is_file()

@@ -58,8 +58,8 @@ class Settings:
     data_dir: Path
     data_folder_id: str
     tools_dir: Path
-    grace: float
-    live_state_interval: float
+    grace_seconds: float
+    live_state_interval_seconds: float
     admin_port: int
     admin_host: str
     version: str
@@ -181,7 +181,7 @@ class Agent:
         self.controller.stop()
         async with asyncio.TaskGroup() as tasks:
             hurrying = tasks.create_task(self._hurry())
-            await self.host.stop(self.settings.grace)
+            await self.host.stop(self.settings.grace_seconds)
             try:
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await self.controller.wait_settled()

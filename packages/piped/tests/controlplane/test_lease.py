@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from pipecd_model.errors import ConfigError, StateError
+from pipecd_model.errors import ConfigError, StateError, UnavailableError
 from pipecd_piped.controlplane.client import ControlPlane, connected
 from pipecd_piped.controlplane.epoch import lease_epoch
 from pipecd_piped.controlplane.lease import Lease, LeaseState
@@ -99,6 +99,7 @@ async def control_of(
             key="key",
             tls=None,
             also=lease.metadata,
+            lease=lease,
         ) as control,
     ):
         yield control
@@ -564,6 +565,86 @@ async def test_a_refusal_that_was_meant_for_an_earlier_epoch_changes_nothing() -
         await lease.renew(control)
 
     assert (lease.state, lease.epoch) == (LeaseState.HELD, 5)
+
+
+class StrictKeeper(Keeper):
+    """Refuses what is sent with another epoch than that of the lease which it has given."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.refused = asyncio.Event()
+
+    async def admit(self, method: Method, metadata: Metadata) -> str:
+        caller = await super().admit(method, metadata)
+        if int(self.epochs[-1]) < self.epoch:
+            self.refused.set()
+            raise StateError("the lease has gone to another instance")
+        return caller
+
+
+async def report_release(control: ControlPlane, *, must_arrive: bool) -> None:
+    """Send something that the control plane takes only with the newest epoch."""
+    send = control.call_until_accepted if must_arrive else control.call
+    await send(control.push.ReleaseLease, push.ReleaseLeaseRequest(instance_id="i", epoch=5))
+
+
+@pytest.mark.parametrize("must_arrive", [True, False], ids=["report", "question"])
+async def test_what_is_refused_before_this_instance_hears_that_the_lease_is_its_own_is_sent_again(
+    tmp_path: Path, must_arrive: bool
+) -> None:
+    """The last lines of a stage were lost so: the piped before had left them on disk."""
+    (tmp_path / "lease").write_text("5")
+    lease, keeper = Lease("i", tmp_path / "lease"), StrictKeeper(epoch=6)
+    async with control_of(keeper, lease) as control, asyncio.TaskGroup() as tasks:
+        with lease_epoch(5):
+            sending = tasks.create_task(report_release(control, must_arrive=must_arrive))
+        await keeper.refused.wait()
+        lease.apply(granted(6), asked=lease.now())
+        await sending
+
+    assert (keeper.epochs[0], keeper.epochs[-1]) == ("5", "6")
+    assert len(keeper.released) == 1
+
+
+async def test_what_is_refused_is_not_sent_again_when_another_instance_has_the_lease(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lease").write_text("5")
+    lease, keeper = Lease("i", tmp_path / "lease"), StrictKeeper(epoch=7)
+    lease.apply(granted(7, held=False), asked=lease.now())
+    async with control_of(keeper, lease) as control:
+        with pytest.raises(StateError):
+            await report_release(control, must_arrive=True)
+
+    assert keeper.epochs == ["5"]
+
+
+async def test_a_question_that_is_refused_waits_for_news_of_the_lease_only_for_a_while(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lease").write_text("5")
+    lease, keeper = Lease("i", tmp_path / "lease"), StrictKeeper(epoch=6)
+    async with control_of(keeper, lease) as control:
+        with pytest.raises(UnavailableError, match="not known yet who has the lease"):
+            await report_release(control, must_arrive=False)
+
+
+async def test_who_has_the_lease_is_known_from_the_first_news_on_even_when_it_was_given_back() -> (
+    None
+):
+    lease, without = Lease("i", clock=Clock()), Lease("i", clock=Clock())
+    known = [lease.is_known]
+
+    lease.apply(granted(1), asked=1000.0)
+    known.append(lease.is_known)
+    async with control_of(Keeper(), lease) as control:
+        await lease.release(control)
+    known.append(lease.is_known)
+    without.apply(None, asked=1000.0)  # a control plane that has no leases says so
+
+    assert known == [False, True, True]
+    assert without.is_known
 
 
 async def test_a_control_plane_that_cannot_renew_changes_nothing() -> None:

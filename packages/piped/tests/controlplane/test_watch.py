@@ -20,7 +20,13 @@ from pipecd_wire.pipedservice import service_pb2 as pb
 from pipecd_wire.rpc import Endpoints, Metadata, Method, Server, StatusError, rpc, serving
 
 LIMIT = 20
-FAST = WatchPace(commands=0.02, deployments=0.02, applications=0.02, pause=0.01, longest_pause=0.05)
+FAST = WatchPace(
+    commands_seconds=0.02,
+    deployments_seconds=0.02,
+    applications_seconds=0.02,
+    pause_seconds=0.01,
+    longest_pause_seconds=0.05,
+)
 PIPED_SERVICE = pb.DESCRIPTOR.services_by_name["PipedService"]
 PUSH_SERVICE = push.DESCRIPTOR.services_by_name["PushService"]
 NOT_LISTED = ("ListApplications", "ListNotCompletedDeployments", "ListUnhandledCommands")
@@ -198,7 +204,7 @@ async def test_a_control_plane_that_starts_later_is_found() -> None:
 async def test_a_silent_stream_is_given_up() -> None:
     """A connection that a firewall has dropped says nothing, not even a heartbeat."""
     pusher = Pusher()
-    pace = WatchPace(silence=0.1, pause=0.01, longest_pause=0.05)
+    pace = WatchPace(silence_seconds=0.1, pause_seconds=0.01, longest_pause_seconds=0.05)
     async with (
         serving(endpoints(pusher), "127.0.0.1:0", grace_seconds=0) as port,
         watching(port, pace),
@@ -243,7 +249,11 @@ async def test_a_control_plane_that_learns_to_push_is_followed() -> None:
     lists, pusher = Lists(), Pusher()
     served = endpoints(None, lists)
     pace = WatchPace(
-        commands=0.02, deployments=0.02, applications=0.02, try_push=0.05, longest_pause=0.05
+        commands_seconds=0.02,
+        deployments_seconds=0.02,
+        applications_seconds=0.02,
+        try_push_seconds=0.05,
+        longest_pause_seconds=0.05,
     )
     async with (
         serving(served, "127.0.0.1:0", grace_seconds=0) as port,

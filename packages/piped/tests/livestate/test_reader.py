@@ -43,10 +43,12 @@ class Sources:
             application_config=json.dumps(document).encode(),
             application_config_filename="app.pipecd.yaml",
         )
+        self.read_commits: list[str] = []
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> DeploymentSource:
+        self.read_commits.append(commit)
         return self.source
 
     @asynccontextmanager
@@ -83,5 +85,22 @@ async def test_deploy_targets_that_only_the_file_names_count_too() -> None:
     assert not reader.has_plugin(Application(id="a2"), "k8s")
 
     sources.source = Sources({}).source
-    await reader.view(application, ApplicationDeploymentReference())
+    deployed = ApplicationDeploymentReference()
+    deployed.trigger.commit.hash = "next"
+    await reader.view(application, deployed)
     assert not reader.has_plugin(application, "k8s"), "the file does not name them any more"
+
+
+async def test_the_file_of_a_commit_is_read_once_and_that_of_the_next_again() -> None:
+    """Live states are read every minute; a commit never changes."""
+    application = Application(id="a1", name="web")
+    sources, plugin = Sources({"k8s": ["here"]}), Plugin("k8s")
+    reader = make_reader(sources, plugin)
+    deployed = ApplicationDeploymentReference()
+
+    for commit in ("one", "one", "two"):
+        deployed.trigger.commit.hash = commit
+        await reader.view(application, deployed)
+
+    assert sources.read_commits == ["one", "two"]
+    assert plugin.asked == [["here"]] * 3

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong before the first stage is told at once, where it stands."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ async def faults_of(
     text: str,
     opened: OpenedSecrets,
     *plugins: FakePlugin,
+    targets: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
     config = load_application(text, file="app.pipecd.yaml").config
     source = DeploymentSource(
@@ -49,7 +52,7 @@ async def faults_of(
             if stage.name in plugin.stages:
                 by_index[stage.index] = plugin
     try:
-        await check(config, source, opened, by_index, plugins)
+        await check(config, source, opened, by_index, plugins, targets)
     except ConfigFaultsError as error:
         return [str(fault) for fault in error.faults]
     return []
@@ -120,3 +123,24 @@ async def test_plugins_are_asked_about_what_is_theirs() -> None:
     assert [(each.name, each.config) for each in asked["other"].stages] == [
         ("OTHER", b'{"count": 1}')
     ]
+
+
+async def test_a_plugin_is_told_the_deploy_targets_and_can_refuse_them() -> None:
+    asked: list[list[str]] = []
+    lab = FakePlugin("lab", "STEP", "OTHER")
+
+    def refuse(request: plugin_pb2.CheckConfigRequest) -> plugin_pb2.CheckConfigResponse:
+        asked.append(list(request.deploy_targets))
+        fault = plugin_pb2.Fault(path="deployTargets", message="one is enough")
+        return plugin_pb2.CheckConfigResponse(faults=[fault])
+
+    lab.checks = refuse
+    text = TEXT + "  deployTargets:\n    lab: [a, b]\n"
+    targets = {"lab": ["a", "b"], "other": ["c"]}
+
+    told = await faults_of(
+        text, OpenedSecrets(values={"login": "x", "spare": "y"}), lab, targets=targets
+    )
+
+    assert told == ["app.pipecd.yaml:20:10: spec.deployTargets.lab: one is enough"]
+    assert asked == [["a", "b"]]

@@ -102,6 +102,19 @@ async def test_a_plugin_that_answers_stays(world: PluginWorld, quick: PluginLimi
     assert len(world.facts("narrow", about="started")) == 1
 
 
+async def test_an_error_is_an_answer_and_ends_the_row_of_those_that_were_missed(
+    world: PluginWorld, quick: PluginLimits
+) -> None:
+    limits = replace(quick, probe_interval_seconds=0.5, missed_pings=4)
+    async with world.host(world.odd(manners="every other answer"), limits=limits) as host:
+        plugin = host.plugins["odd"]
+        await plugin.wait_ready(20)
+        await wait_for(lambda: len(world.facts(about="asked for stages")) > 9, 60)
+
+        assert plugin.state.phase is Phase.READY
+    assert len(world.facts(about="started")) == 1
+
+
 async def test_a_plugin_that_fails_again_and_again_is_said_to_be_in_a_crash_loop(
     world: PluginWorld, quick: PluginLimits
 ) -> None:

@@ -42,7 +42,7 @@ async def test_a_plugin_that_does_not_stop_is_killed_with_its_group(world: Plugi
 
 
 async def test_a_second_signal_leaves_little_time(world: PluginWorld) -> None:
-    async with world.host(world.odd(dawdle=3600), limits=PluginLimits(hurry_seconds=0.3)) as host:
+    async with world.host(world.odd(dawdle=3600), limits=PluginLimits(hurry_seconds=3)) as host:
         await host.plugins["odd"].wait_ready(20)
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:

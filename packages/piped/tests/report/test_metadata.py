@@ -41,13 +41,6 @@ class Saver:
         await self._take(request)
         return pb.SaveDeploymentPluginMetadataResponse()
 
-    @rpc("SaveDeploymentSharedMetadata")
-    async def shared(
-        self, _: object, request: pb.SaveDeploymentSharedMetadataRequest
-    ) -> pb.SaveDeploymentSharedMetadataResponse:
-        await self._take(request)
-        return pb.SaveDeploymentSharedMetadataResponse()
-
     async def _take(self, request: Any) -> None:
         if self.pauses:
             await asyncio.sleep(self.pauses.pop(0))
@@ -103,16 +96,14 @@ async def test_the_whole_map_is_saved_before_the_put_returns(
     with MetadataStores(control, never).opened(deployment()) as store:
         await store.put_stage("s1", {"a": "1"})
         await store.put_plugin("scriptrun", {"started-1": "_"})
-        await store.put_shared({"b": "2"})
 
-    stage, plugin, shared = saver.saved
+    stage, plugin = saver.saved
     assert (stage.deployment_id, stage.stage_id) == ("d1", "s1")
     assert stage.metadata == {"startTime": "100", "a": "1"}
     assert (plugin.plugin_name, plugin.metadata) == (
         "scriptrun",
         {"started-0": "_", "started-1": "_"},
     )
-    assert shared.metadata == {"DeploymentNotification": "{}", "b": "2"}
 
 
 async def test_a_value_that_could_not_be_saved_is_not_kept(

@@ -8,6 +8,8 @@ from datetime import timedelta
 from google.protobuf.duration_pb2 import Duration
 
 from pipecd_model.errors import StateError, UnavailableError
+from pipecd_piped.controlplane.state import StateChange
+from pipecd_piped.schedule.queue_reporter import QueueReporter
 from pipecd_test_support.piped_parts import (
     FakePlugin,
     FakePlugins,
@@ -20,6 +22,7 @@ from pipecd_test_support.piped_parts import (
     done,
 )
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.pipecd.control.control_pb2 import EmergencyStop, ProjectRules
 from pipecd_wire.pipecd.push.push_pb2 import Lease
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
 
@@ -84,6 +87,28 @@ async def test_a_running_stage_goes_on_and_the_next_one_waits() -> None:
         world.lease_clock.now += 100
         held.let_go.set()
         await world.memory.until(lambda: "STAGE_SUCCESS" in str(world.stage_reports()))
+        await turns()
+        assert world.plugins.record == ["STEP 0"]
+
+        give(world, lease())
+        await world.memory.until_completed()
+    assert world.plugins.record == ["STEP 0", "STEP 1"]
+
+
+async def test_a_stage_that_was_paused_past_the_lease_time_waits_for_the_lease() -> None:
+    world = world_of("STEP", "STEP")
+    waits = QueueReporter(None, world.controller, world.turns)  # type: ignore[arg-type]
+    held = Hold()
+    world.plugins.plugins["steps"].behave["STEP 0"] = held
+    async with world.running():
+        world.controller.on_created(deployment())
+        await held.began.wait()
+        stop = ProjectRules(emergency_stop=EmergencyStop(by="eve"))
+        world.state.merge(StateChange(rules=stop))
+        held.let_go.set()
+        await until(lambda: bool(waits.list_queued()))
+        world.lease_clock.now += 100
+        world.state.merge(StateChange(rules=ProjectRules()))
         await turns()
         assert world.plugins.record == ["STEP 0"]
 

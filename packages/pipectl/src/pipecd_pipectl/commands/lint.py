@@ -81,11 +81,12 @@ def _results(paths: tuple[Path, ...], piped_file: Path | None) -> list[tuple[Pat
     templates: dict[Path | None, frozenset[str] | None] = {}
     results: list[tuple[Path, Problems]] = []
     for path, data in documents.find_documents(paths):
-        root = documents.repository_of(path)
+        files = documents.FilesAround(path)
+        root = files.repository
         if root not in templates:
             templates[root] = _templates(root)
         context = LintContext(
-            files=documents.FilesAround(path),
+            files=files,
             piped=piped,
             templates=templates[root],
             installed=installed,

@@ -236,7 +236,7 @@ class LogFollower:
 
     async def _follow_stage(self, deployment_id: str, stage: deployment_pb2.PipelineStage) -> None:
         next_index = self._next_index.get(stage.id, 0)
-        retry = Retry(attempts=20, cap=2)
+        retry = Retry(attempts=20, cap_seconds=2)
         attempt = 0
         while True:
             request = api_pb2.FollowStageLogRequest(

@@ -143,7 +143,7 @@ async def follow_deployment(
     Retries with backoff when the stream breaks. Raises CallError when retries do not help.
     """
     request = api_pb2.WatchDeploymentRequest(deployment_id=deployment_id)
-    retry = Retry(attempts=None, cap=2)
+    retry = Retry(attempts=None, cap_seconds=2)
     attempt = 0
     while True:
         try:

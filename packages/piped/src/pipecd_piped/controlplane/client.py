@@ -5,6 +5,7 @@ The one place of piped that talks to the control plane; callers pick between `ca
 needed now) and `call_until_accepted` (the request must arrive, however long that takes).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -51,13 +52,19 @@ OWN_COMMAND_HANDLED: Final = "pipecd.push.v1/ReportCommandHandled"
 JOINED: Final = "pipecd.push.v1/ReportProgress"
 """The name of the call that delivers several reports; the journal has each by its own name."""
 
-QUESTION: Final = Retry(attempts=4, base=0.2, cap=5)
+QUESTION: Final = Retry(attempts=4, base_seconds=0.2, cap_seconds=5)
 """For calls whose response is needed now: give up after a few attempts."""
 
 REPORT: Final = Retry(
-    attempts=None, base=0.2, cap=1, also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
+    attempts=None,
+    base_seconds=0.2,
+    cap_seconds=1,
+    also=frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"}),
 )
 """For reports, which must arrive: retry until accepted, also after internal errors."""
+
+KNOWN_SECONDS: Final = 2.0
+"""How long a refused call waits to learn who has the lease."""
 
 _ERRORS: Final[dict[str, type[errors.PipecdError]]] = {
     "INVALID_ARGUMENT": errors.ConfigError,
@@ -67,6 +74,16 @@ _ERRORS: Final[dict[str, type[errors.PipecdError]]] = {
     "PERMISSION_DENIED": errors.DeniedError,
     "FAILED_PRECONDITION": errors.StateError,
 }
+
+
+class KnownEpoch(Protocol):
+    """The lease, as far as a refused call needs it."""
+
+    def epoch_now(self) -> int:
+        """Returns the epoch that a call is sent with now."""
+
+    async def wait_known(self) -> None:
+        """Wait until the control plane has told who has the lease."""
 
 
 class UnknownRpcError(errors.PipecdError):
@@ -82,9 +99,15 @@ class ControlPlane:
     `pipecd_model.errors`, so that callers need to know nothing of gRPC.
     """
 
-    def __init__(self, channel: Channel, contact: Contact | None = None) -> None:
-        """`contact` is told how every call fares."""
+    def __init__(
+        self,
+        channel: Channel,
+        contact: Contact | None = None,
+        lease: KnownEpoch | None = None,
+    ) -> None:
+        """`contact` is told how every call fares. `lease`: whose epoch the calls carry."""
         self._channel = channel
+        self._lease = lease
         self._contact = contact or Contact("the control plane", tls=False)
         self.service: PipedServiceAsyncStub = PipedServiceStub(channel)
         self.push: PushServiceAsyncStub = PushServiceStub(channel)
@@ -123,18 +146,40 @@ class ControlPlane:
         retry: Retry,
     ) -> Response_co:
         callable_: Any = method
+        while True:
+            epoch = self._lease.epoch_now() if self._lease is not None else 0
+            try:
+                response: Response_co = await call_rpc(
+                    callable_,
+                    request,
+                    deadline=deadline,
+                    retry=retry,
+                    on_failed=self._contact.on_failed,
+                )
+            except CallError as error:
+                if error.status == "FAILED_PRECONDITION" and await self._was_early(epoch, retry):
+                    continue
+                raise own_error(error) from None
+            self._contact.on_answered()
+            return response
+
+    async def _was_early(self, epoch: int, retry: Retry) -> bool:
+        """Returns whether a call with this epoch was refused while a newer one was on the way.
+
+        The control plane may have given the lease to this very instance, which does not know that
+        yet and still sends the epoch of the piped before it: such a refusal is not for good.
+        Raises UnavailableError when that is not known in time, and the call is not to wait.
+        """
+        if self._lease is None or not epoch:
+            return False
         try:
-            response: Response_co = await call_rpc(
-                callable_,
-                request,
-                deadline=deadline,
-                retry=retry,
-                on_failed=self._contact.on_failed,
-            )
-        except CallError as error:
-            raise own_error(error) from None
-        self._contact.on_answered()
-        return response
+            async with asyncio.timeout(KNOWN_SECONDS):
+                await self._lease.wait_known()
+        except TimeoutError:
+            if retry.attempts is None:
+                return True
+            raise errors.UnavailableError("it is not known yet who has the lease") from None
+        return self._lease.epoch_now() != epoch
 
     async def deliver_named(self, method: str, request: Message) -> None:
         """Call an RPC by its name until it is accepted: how the outbox delivers.
@@ -224,10 +269,12 @@ async def connected(
     key: str,
     tls: ClientTls | None,
     also: Callable[[], list[tuple[str, str]]] = list,
+    lease: KnownEpoch | None = None,
 ) -> AsyncIterator[ControlPlane]:
     """Yields a client of the control plane while the block runs; the first call connects.
 
-    `also` is called before each call, and returns more metadata for it.
+    `also` is called before each call, and returns more metadata for it: `lease` is the one whose
+    epoch is in it.
     """
     token = format_piped_token(project_id, piped_id, key.strip())
 
@@ -235,4 +282,4 @@ async def connected(
         return [(AUTHORIZATION, token), *also()]
 
     async with connect(address, tls=tls, metadata=metadata) as channel:
-        yield ControlPlane(channel, Contact(address, tls=tls is not None))
+        yield ControlPlane(channel, Contact(address, tls=tls is not None), lease)

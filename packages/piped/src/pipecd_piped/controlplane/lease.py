@@ -83,6 +83,15 @@ class Lease:
         """Whether this instance has the lease, even if expired, or needs none; see `may_start`."""
         return self.state in {LeaseState.HELD, LeaseState.UNLIMITED}
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the control plane has told this process yet who has the lease."""
+        return self.state is not LeaseState.UNKNOWN or self._newest > 0
+
+    async def wait_known(self) -> None:
+        """Wait until the control plane has told who has the lease."""
+        await self._wait_for(lambda: self.is_known)
+
     def epoch_now(self) -> int:
         """Returns the epoch of the caller's `lease_epoch` block, or that of the lease."""
         chosen = current_lease_epoch()

@@ -29,18 +29,18 @@ log = logger(__name__)
 class WatchPace:
     """Intervals in seconds. Those of polling are upstream's; they apply only without push."""
 
-    commands: float = 5
-    deployments: float = 10
-    applications: float = 60
-    try_push: float = 60
+    commands_seconds: float = 5
+    deployments_seconds: float = 10
+    applications_seconds: float = 60
+    try_push_seconds: float = 60
     """How often the push stream is tried at a control plane without it."""
-    silence: float = 60
+    silence_seconds: float = 60
     """A stream without a message for so long, not even a heartbeat, is dead."""
-    pause: float = 0.1
+    pause_seconds: float = 0.1
     """Half of the first pause before a new connection; it doubles with each break."""
-    longest_pause: float = 1
+    longest_pause_seconds: float = 1
     """Short, because deployments wait for the reconnection. A refused connection is cheap."""
-    refused_pause: float = 5
+    refused_pause_seconds: float = 5
     """After the control plane has refused the piped key, which seldom changes within seconds."""
     polls_after: int = 3
     """Broken streams in a row after which the lists are polled as well."""
@@ -78,9 +78,15 @@ class Watch:
         self._listening: asyncio.Timeout | None = None
         self._pace = pace or WatchPace()
         self._backoff = Backoff(
-            first_seconds=2 * self._pace.pause, longest_seconds=self._pace.longest_pause
+            first_seconds=2 * self._pace.pause_seconds,
+            longest_seconds=self._pace.longest_pause_seconds,
         )
-        self._due = {"commands": 0.0, "deployments": 0.0, "applications": 0.0}
+        self._poll_seconds = {
+            "commands": self._pace.commands_seconds,
+            "deployments": self._pace.deployments_seconds,
+            "applications": self._pace.applications_seconds,
+        }
+        self._due = dict.fromkeys(self._poll_seconds, 0.0)
 
     async def run(self) -> None:
         """Follow the push stream, and reconnect or poll after each break, until cancelled."""
@@ -90,7 +96,7 @@ class Watch:
             except UnknownRpcError:
                 self._lease.apply(None, asked=self._asked)
                 log.info("controlplane.polled", reason="it has no push service")
-                await self._poll_until(time.monotonic() + self._pace.try_push)
+                await self._poll_until(time.monotonic() + self._pace.try_push_seconds)
             except PipecdError as error:
                 await self._broken(error)
 
@@ -116,7 +122,7 @@ class Watch:
         async with aclosing(self._control.watch(self._request)) as messages:
             while True:
                 try:
-                    async with asyncio.timeout(self._pace.silence) as self._listening:
+                    async with asyncio.timeout(self._pace.silence_seconds) as self._listening:
                         message = await anext(messages)
                 except StopAsyncIteration:
                     return
@@ -177,7 +183,7 @@ class Watch:
         if self._backoff.failures == 1 and not self._control.trouble:  # else that was logged
             log.info("controlplane.stream_ended", reason=str(error))
         if isinstance(error, UnauthenticatedError | DeniedError):
-            pause = self._pace.refused_pause
+            pause = self._pace.refused_pause_seconds
         until = time.monotonic() + pause
         if self._backoff.failures >= self._pace.polls_after:
             await self._poll_until(until)
@@ -191,7 +197,7 @@ class Watch:
                 await self._poll_due()
             except PipecdError as error:
                 log.debug("controlplane.poll_failed", reason=str(error))
-                later = time.monotonic() + self._pace.refused_pause
+                later = time.monotonic() + self._pace.refused_pause_seconds
                 self._due = {kind: max(at, later) for kind, at in self._due.items()}
             now = time.monotonic()
             if now >= end:
@@ -216,7 +222,7 @@ class Watch:
                 await call(service.ListUnhandledCommands, pb.ListUnhandledCommandsRequest())
             ).commands
         for kind in due:
-            self._due[kind] = time.monotonic() + getattr(self._pace, kind)
+            self._due[kind] = time.monotonic() + self._poll_seconds[kind]
         self._state.replace(applications=applications, deployments=deployments, commands=commands)
 
     async def _list_deployments(self) -> list[Deployment]:

@@ -5,16 +5,19 @@ Neither is ever an argument of a process, and nothing of the user's own `.ssh` i
 is copied (ssh insists on its mode) and an ssh configuration of our own stands before the user's.
 """
 
-import base64
 import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pipecd_model.config import GitConfig
 from pipecd_piped.git.errors import GitError
+from pipecd_runtime.git_remote import (
+    UserAndPassword,
+    make_credential_settings,
+    split_credentials,
+)
 
 # No prompts, and a host that is gone is noticed.
 _SSH_OPTIONS: Final = (
@@ -55,23 +58,13 @@ class Credentials:
     def for_remote(self, remote: str) -> RemoteAccess:
         """Returns the address and credentials for a remote."""
         variables = {"GIT_SSH_COMMAND": shlex.join(self._ssh)}
-        parts = urlsplit(remote) if "://" in remote else None
-        if parts is None or parts.scheme not in {"http", "https"}:
-            return RemoteAccess(address=remote, variables=variables)
-        user, password = self._config.username, ""
-        if self._config.password:
-            password = self._config.password.decode().decode(errors="replace").strip()
-        if parts.username is not None:
-            # Credentials in the address would be shown by every listing of processes.
-            user, password = unquote(parts.username), unquote(parts.password or "")
-        host = parts.netloc.rpartition("@")[2]
-        address = urlunsplit(parts._replace(netloc=host))
-        if not password and parts.username is None:
+        address, given = split_credentials(remote)
+        if not address.startswith(("http://", "https://")):
             return RemoteAccess(address=address, variables=variables)
-        token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        # For this host alone: another one that we are sent to must not get it.
-        setting = f"http.{parts.scheme}://{host}/.extraHeader"
-        settings = {setting: f"Authorization: Basic {token}"}
+        if given is None and self._config.password:
+            password = self._config.password.decode().decode(errors="replace").strip()
+            given = UserAndPassword(self._config.username, password) if password else None
+        settings = make_credential_settings(address, given) if given is not None else {}
         return RemoteAccess(address=address, settings=settings, variables=variables)
 
     def _key(self) -> bytes:

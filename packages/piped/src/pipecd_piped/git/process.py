@@ -15,6 +15,7 @@ from typing import Final
 
 from pipecd_piped.git.errors import GitError, summarize_stderr
 from pipecd_runtime import process as door
+from pipecd_runtime.git_remote import make_settings_environment
 from pipecd_runtime.logs import logger
 from pipecd_runtime.process import Argument, BadArgumentError, Process, own
 
@@ -108,11 +109,7 @@ def environment(
         "GIT_ALLOW_PROTOCOL": ":".join((*_PROTOCOLS, helper) if helper else _PROTOCOLS),
         "SSH_ASKPASS_REQUIRE": "never",
     }
-    together = {**SETTINGS, **(settings or {})}
-    env["GIT_CONFIG_COUNT"] = str(len(together))
-    for number, (key, value) in enumerate(together.items()):
-        env[f"GIT_CONFIG_KEY_{number}"] = key
-        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    env |= make_settings_environment({**SETTINGS, **(settings or {})})
     return env | dict(extra or {})
 
 

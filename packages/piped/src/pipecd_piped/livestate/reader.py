@@ -21,6 +21,10 @@ ANSWER_SECONDS: Final = 60.0
 READY_SECONDS: Final = 30.0
 
 
+_Place = tuple[str, str, str, str]
+"""Repository, folder, file name and commit: the same file for ever."""
+
+
 class LivePlugin(Protocol):
     """A plugin that may return live states."""
 
@@ -55,6 +59,8 @@ class LiveStateReader:
         self._offers: dict[str, tuple[int, bool]] = {}
         self._named: dict[str, frozenset[str]] = {}
         """Plugins that only the file of an application gives deploy targets of, by its id."""
+        self._read: dict[str, tuple[_Place, dict[str, list[str]]]] = {}
+        """The deploy targets in the deployed file of an application, and which file that was."""
 
     def lane_of(self, application: Application) -> str:
         """Returns the lane of an application: the name of one of its plugins, else empty."""
@@ -106,10 +112,15 @@ class LiveStateReader:
         """Returns the deploy targets that the deployed application file names, by plugin."""
         if not any(plugin.deploy_targets for plugin in self._configs):
             return {}  # there are none to name
-        source = await self._sources.read(
-            application.git_path, deployed.trigger.commit.hash, config_filename=filename
-        )
-        return {name: list(each) for name, each in read_config(source).deploy_targets.items()}
+        git_path, commit = application.git_path, deployed.trigger.commit.hash
+        place = (git_path.repo.id, git_path.path, filename, commit)
+        known = self._read.get(application.id)
+        if known is None or known[0] != place:
+            source = await self._sources.read(git_path, commit, config_filename=filename)
+            targets = read_config(source).deploy_targets
+            known = (place, {name: list(each) for name, each in targets.items()})
+            self._read[application.id] = known
+        return known[1]
 
     async def _ask(
         self, application: Application, source: DeploymentSource, targets: Mapping[str, list[str]]

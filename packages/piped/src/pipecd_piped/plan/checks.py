@@ -30,9 +30,13 @@ async def check(
     opened: OpenedSecrets,
     chosen: Mapping[int, PluginCalls],
     plugins: Sequence[PluginCalls],
+    targets: Mapping[str, Sequence[str]],
 ) -> None:
-    """Raise ConfigFaultsError with everything that keeps the application from being deployed."""
-    report = _Report(source)
+    """Raise ConfigFaultsError with everything that keeps the application from being deployed.
+
+    `targets` has the names of its deploy targets, by plugin.
+    """
+    report = _FaultReport(source)
     _check_secrets(config, opened, report)
     for plugin in plugins:
         stages = [stage for stage in config.pipeline.stages if chosen.get(stage.index) is plugin]
@@ -46,6 +50,7 @@ async def check(
                     )
                     for stage in stages
                 ],
+                deploy_targets=targets.get(plugin.name, ()),
             )
         )
         for fault in answer.faults if answer is not None else ():
@@ -54,7 +59,9 @@ async def check(
         raise ConfigFaultsError(report.faults)
 
 
-def _check_secrets(config: ApplicationConfig, opened: OpenedSecrets, report: "_Report") -> None:
+def _check_secrets(
+    config: ApplicationConfig, opened: OpenedSecrets, report: "_FaultReport"
+) -> None:
     encryption = config.encryption
     known = encryption.encrypted_secrets if encryption is not None else {}
     named: set[str] = (
@@ -74,8 +81,11 @@ def _check_secrets(config: ApplicationConfig, opened: OpenedSecrets, report: "_R
 def _whole_path(plugin: str, path: str) -> Path:
     """Returns the path in the application file of a fault whose path a plugin has reported.
 
-    A path that begins with `stages` is one of the pipeline, any other of the plugin's own section.
+    A path that begins with `stages` is one of the pipeline, `deployTargets` means those of the
+    plugin, any other one is of the plugin's own section.
     """
+    if path == "deployTargets":
+        return ("spec", path, plugin)
     steps = tuple(
         int(index) if index else key for index, key in (each.groups() for each in _find_steps(path))
     )
@@ -88,7 +98,7 @@ def _find_steps(path: str) -> Iterable[re.Match[str]]:
     return _STEP.finditer(path)
 
 
-class _Report:
+class _FaultReport:
     """Collects faults with their positions in the application file."""
 
     def __init__(self, source: DeploymentSource) -> None:

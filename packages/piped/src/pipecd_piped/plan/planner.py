@@ -92,7 +92,10 @@ class Planner:
         source = await read_target(self._sources, deployment)
         config = read_config(source)
         chosen, plugins = await self._choose_plugins(config, deployment)
-        await check(config, source, self._secrets(deployment.id), chosen, plugins)
+        targets = {
+            name: each.deploy_targets for name, each in deployment.deploy_targets_by_plugin.items()
+        }
+        await check(config, source, self._secrets(deployment.id), chosen, plugins, targets)
         rollback = config.planner.auto_rollback
         offered = await quick_sync_stages(plugins, rollback=rollback, clock=self._clock)
         # A plugin without a quick sync has no platform: it knows neither versions nor a strategy.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dependencies of the plugins' calls on the rest of piped, built in `app.py`.
+"""The dependencies of the plugins' calls on the rest of piped, built in `parts.py`.
 
 Plugins call piped on their private port (`service` and `management` beside this module). Stage logs
 and metadata go to `pipecd_piped.report`, shared objects to the control plane; the commands of a

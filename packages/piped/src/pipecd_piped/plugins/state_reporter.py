@@ -20,7 +20,7 @@ log = logger(__name__)
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenPhase:
     """The last known phase of a plugin."""
 
     since: float
@@ -44,11 +44,11 @@ class PluginStateReporter:
         self._clock = clock
         self._changed = asyncio.Event()
         self._changed.set()
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenPhase] = {}
 
     def on_change(self, plugin: Plugin) -> None:
         """Queue a report of a plugin's changed state; a failure is also published as a fact."""
-        seen = self._seen.setdefault(plugin.name, _Seen(since=self._clock()))
+        seen = self._seen.setdefault(plugin.name, _SeenPhase(since=self._clock()))
         phase = plugin.state.phase
         if phase is not seen.phase:
             seen.phase, seen.since = phase, self._clock()
@@ -75,7 +75,7 @@ class PluginStateReporter:
                 log.warning("plugin.state_not_told", reason=str(error))
 
     def _state(self, plugin: Plugin) -> push.PluginState:
-        seen = self._seen.get(plugin.name) or _Seen(since=self._clock())
+        seen = self._seen.get(plugin.name) or _SeenPhase(since=self._clock())
         return push.PluginState(
             name=plugin.name,
             version=plugin.version,

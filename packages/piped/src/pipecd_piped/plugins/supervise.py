@@ -66,7 +66,7 @@ KILL_SECONDS: Final = 5.0
 POLL_PORT_SECONDS: Final = 0.05
 """Seconds between two checks whether a plugin accepts connections on its port."""
 
-FIRST_ANSWER: Final = Retry(attempts=None, base=0.05, cap=0.5)
+FIRST_ANSWER: Final = Retry(attempts=None, base_seconds=0.05, cap_seconds=0.5)
 
 
 class ProcessLostError(Exception):
@@ -263,33 +263,43 @@ class Supervisor:
             processes = Search(leaders=(leader,), is_wanted=lambda it: it == mark)
             if self._stop.is_set():
                 process.terminate()
-            why, wanted = "piped is ending", False
+            await self._follow_process(process, session, processes, opened)
+
+    async def _follow_process(
+        self,
+        process: ProgramProcess,
+        session: PluginSession,
+        processes: Search,
+        opened: AsyncExitStack,
+    ) -> None:
+        """Use a started process until it is lost or to be replaced, and end all that it started."""
+        why, wanted = "piped is ending", False
+        try:
+            async with asyncio.TaskGroup() as watches:
+                watches.create_task(self._watch_process(process, watches))
+                watches.create_task(self._watch_restart_requests())
+                watches.create_task(self._watch_stages())
+                watches.create_task(self._serve(session, processes, opened, watches))
+        except* RestartRequestedError as request:
+            why, wanted = str(request.exceptions[0]), True
+            await self._drain(process, why)
+        except* ProcessLostError as gone:
+            why = str(gone.exceptions[0])
+        finally:
+            session.given_up = True
+            self._plugin.set_connection(None)
             try:
-                async with asyncio.TaskGroup() as watches:
-                    watches.create_task(self._watch_process(process, watches))
-                    watches.create_task(self._watch_restart_requests())
-                    watches.create_task(self._watch_stages())
-                    watches.create_task(self._serve(session, processes, opened, watches))
-            except* RestartRequestedError as request:
-                why, wanted = str(request.exceptions[0]), True
-                await self._drain(process, why)
-            except* ProcessLostError as gone:
-                why = str(gone.exceptions[0])
+                # Before any call ends: neither the process nor its children may work on a
+                # stage that the next process continues.
+                if self._connection is not None:
+                    self._connection.is_ending = True
+                await process.kill_and_wait(KILL_SECONDS)
+                await self._end_orphans()
+            except (PluginError, ProgramError) as error:
+                why = f"{why}; {error}"
             finally:
-                session.given_up = True
-                self._plugin.set_connection(None)
-                try:
-                    # Before any call ends: neither the process nor its children may work on a
-                    # stage that the next process continues.
-                    if self._connection is not None:
-                        self._connection.is_ending = True
-                    await process.kill_and_wait(KILL_SECONDS)
-                    await self._end_orphans()
-                except (PluginError, ProgramError) as error:
-                    why = f"{why}; {error}"
-                finally:
-                    self._process = None
-                    self._fail(why, wanted=wanted)
+                self._process = None
+                self._fail(why, wanted=wanted)
 
     def _show_fetching(self, how: str) -> None:
         if not self._stop.is_set():
@@ -475,7 +485,10 @@ class Supervisor:
                     deadline=question,
                 )
             except CallError as error:
-                unanswered += error.status == "DEADLINE_EXCEEDED"
+                if error.status == "DEADLINE_EXCEEDED":
+                    unanswered += 1
+                elif error.status != "UNAVAILABLE":  # an answer: not every plugin has stages
+                    unanswered = 0
             else:
                 unanswered = 0
             if unanswered >= self._limits.missed_pings and not self._stop.is_set():

@@ -53,7 +53,7 @@ Most lines are delivered before, and are never synced."""
 LEAST_ROOM: Final = 64 * 1024
 """Bytes that must be written to a disk after a fault before it is used again."""
 
-AGAIN: Final = Retry(attempts=None, base=0.2, cap=1)
+AGAIN: Final = Retry(attempts=None, base_seconds=0.2, cap_seconds=1)
 """Short pauses: a control plane that is back is noticed at once, and few requests run at a time."""
 
 

@@ -107,7 +107,7 @@ class MetadataStore:
         plugins = {name: dict(values.keyValues) for name, values in kept.plugins.items()}
         self._stages = {name: self._make_stage(name, values) for name, values in stages.items()}
         self._plugins = {name: self._make_plugin(name, values) for name, values in plugins.items()}
-        self._shared = Values(kept.shared.keyValues, self._save_shared)
+        self._shared = dict(kept.shared.keyValues)
 
     def check_plugin(self, stage_id: str, plugin: str) -> None:
         """Raises DeniedError when a stage is run by another plugin; any may use an unknown one."""
@@ -147,10 +147,6 @@ class MetadataStore:
         """Returns a value that piped stored for all plugins, None when there is none."""
         return self._shared.get(key)
 
-    async def put_shared(self, values: Mapping[str, str]) -> None:
-        """Store values for all plugins, as `put_stage` does. Plugins cannot call it."""
-        await self._shared.put(values)
-
     def _make_stage(self, stage_id: str, values: Mapping[str, str]) -> Values:
         async def save(merged: dict[str, str]) -> None:
             request = pb.SaveStageMetadataRequest(
@@ -174,13 +170,6 @@ class MetadataStore:
             await self._saving("SaveDeploymentPluginMetadata", calling, request)
 
         return Values(values, save)
-
-    async def _save_shared(self, merged: dict[str, str]) -> None:
-        request = pb.SaveDeploymentSharedMetadataRequest(deployment_id=self._id, metadata=merged)
-        calling = self._saving.control.call_until_accepted(
-            self._service.SaveDeploymentSharedMetadata, request
-        )
-        await self._saving("SaveDeploymentSharedMetadata", calling, request)
 
 
 class MetadataStores:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dependencies of a deployment's run on the rest of piped, built once in `app.py`."""
+"""The dependencies of a deployment's run on the rest of piped, built once in `parts.py`."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager

@@ -22,8 +22,9 @@ from pipecd_wire.model.common_pb2 import ApplicationGitPath
 REMEMBERED: Final = 512
 """Decrypted secrets in the cache."""
 
-PARSED: Final = 64
-"""Parsed application files in the cache: each stage of a deployment reads the same one."""
+PARSED: Final = 512
+"""Parsed application files in the cache: each stage of a deployment reads the same one, and so does
+each look at its live state, every minute."""
 
 PARSED_BYTES: Final = 64 * 1024
 """The largest application file that is kept there."""
@@ -82,7 +83,7 @@ class Preparation:
             file=file.place.file,
             folder=file.place.folder,
             text=file.data.decode(errors="replace"),
-            read=_Reader(root),
+            read=_TreeReader(root),
             open_secret=partial(self._open, self._keys) if self._keys is not None else None,
         )
         return {_inside(root, path): content for path, content in prepared.files.items()}
@@ -139,7 +140,7 @@ def _inside(root: Path, path: str) -> Path:
     return Path(found)
 
 
-class _Reader:
+class _TreeReader:
     """Reads files of a tree, up to a number of bytes for all of them: a few kilobytes of a
     repository can stand for gigabytes."""
 

@@ -54,7 +54,7 @@ class WorktreePool:
         self._clock = clock
         self._keep = keep
         self._idle: list[Worktree] = []
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_WorktreeRequest] = deque()
         self._made = 0
         self._returned = float("-inf")
         self._grown = float("-inf")
@@ -78,7 +78,7 @@ class WorktreePool:
 
     async def take_all(self, commits: Sequence[str]) -> list[Worktree]:
         """Returns a worktree for each commit, all of them before a later caller gets one."""
-        request = _Request(commits)
+        request = _WorktreeRequest(commits)
         for commit in commits:
             if self._idle and (tree := self._find_at(commit)) is not None:
                 request.give(tree)
@@ -121,7 +121,7 @@ class WorktreePool:
         used_seconds = min(now - self._taken.pop(tree, now), LONGEST_WAIT_SECONDS)
         self._usual_seconds += (used_seconds - self._usual_seconds) / _LEARNED_FROM
 
-    def _give_new(self, request: "_Request") -> None:
+    def _give_new(self, request: "_WorktreeRequest") -> None:
         self._made += 1
         request.give(self._make())
 
@@ -142,7 +142,7 @@ class WorktreePool:
                 return self._idle.pop(number)
         return None
 
-    async def _wait(self, request: "_Request", longest: float) -> None:
+    async def _wait(self, request: "_WorktreeRequest", longest: float) -> None:
         """Fill a request with returned trees; with new ones when that takes too long."""
         self._waiting.append(request)
         begin = self._clock()
@@ -173,7 +173,7 @@ class WorktreePool:
         return now - begin < longest and (flows or self.cleaning > 0)
 
 
-class _Request:
+class _WorktreeRequest:
     """The worktrees that one caller needs, and has so far."""
 
     def __init__(self, commits: Sequence[str]) -> None:

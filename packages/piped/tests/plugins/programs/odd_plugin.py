@@ -57,6 +57,7 @@ class DeploymentApi:
         self._piped = piped
         self._management = management
         self._facts = facts
+        self._asked = 0
 
     @rpc("FetchDefinedStages")
     async def stages(
@@ -66,6 +67,11 @@ class DeploymentApi:
             await asyncio.sleep(3600)
         FETCHED.set()
         self._facts.add("asked for stages")
+        self._asked += 1
+        if self._config.get("manners") == "every other answer":
+            if self._asked % 2 == 0:
+                await asyncio.sleep(3600)
+            raise StatusError("UNIMPLEMENTED", "there are no stages")
         return pb.FetchDefinedStagesResponse(stages=self._config.get("stages", ["SUCCEED"]))
 
     @rpc("DetermineVersions")
@@ -244,7 +250,7 @@ async def live(
         await FETCHED.wait()
         await server.stop(1)
         await asyncio.sleep(3600)
-    if manners in {"go", "mute", "livestate only"}:
+    if manners in {"go", "mute", "livestate only", "every other answer"}:
         await STOPPED.wait()
         await asyncio.sleep(config.get("dawdle", 0))
         return
