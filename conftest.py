@@ -3,9 +3,11 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pipecd_test_support import chosen_store
 from pipecd_test_support.leftovers import TestRun
 
 # A run that a script has put into the background has SIGINT ignored, and so would all programs
@@ -13,7 +15,59 @@ from pipecd_test_support.leftovers import TestRun
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+STORE_KIND = "store_kind"
 RUN = pytest.StashKey[TestRun]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--store",
+        choices=chosen_store.KINDS,
+        help="Run every test on this store. Without it those that matter most run on both stores,"
+        " and the others on SQLite; see docs/testing.md.",
+    )
+
+
+@pytest.fixture
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Where control planes of this test keep their rows: see `pytest_runtest_setup`."""
+    kind: str = getattr(request, "param", chosen_store.get_chosen_store())
+    return kind
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Makes two tests of one that runs on both stores."""
+    if STORE_KIND not in metafunc.fixturenames or _is_bound(metafunc.definition):
+        return
+    config = metafunc.config
+    if config.option.store is None and chosen_store.is_on_both(
+        metafunc.definition.path, config.rootpath
+    ):
+        metafunc.parametrize(STORE_KIND, chosen_store.KINDS, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Chooses the store before any fixture is made, those of whole modules too."""
+    chosen = getattr(item, "callspec", None)
+    kind = chosen.params.get(STORE_KIND) if chosen else None
+    if kind is None and _is_bound(item):
+        kind = chosen_store.KINDS[0]
+    chosen_store.choose_store(kind or item.config.option.store or chosen_store.KINDS[0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Gives back the databases of the test, once all that used them has ended."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    yield
+    if isinstance(folder, Path):
+        chosen_store.clear_databases(folder)
+
+
+def _is_bound(item: pytest.Item) -> bool:
+    """Whether a test is about the files of SQLite, whatever store the others run on."""
+    return item.get_closest_marker("sqlite") is not None
 
 
 @pytest.hookimpl(trylast=True)

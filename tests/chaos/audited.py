@@ -12,7 +12,7 @@ from pipecd_wire.pipecd.api.api_pb2 import AuditHead, AuditRecord, ListAuditRequ
 from pipecd_wire.rpc import Retry, call
 
 LOGGED = '"audit.head"'
-PATIENT = Retry(attempts=None, base=0.05, cap=0.5)
+PATIENT = Retry(attempts=None, base_seconds=0.05, cap_seconds=0.5)
 """The control plane may be dead just now."""
 
 

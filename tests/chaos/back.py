@@ -54,7 +54,7 @@ class Watched:
             try:
                 # A new channel each time: gRPC waits before it tries an old one again.
                 async with (
-                    self._site.connect() as channel,
+                    self._site.connect_one() as channel,
                     aclosing(
                         stream(DeploymentServiceStub(channel).FollowStageLog, request)
                     ) as answers,

@@ -37,7 +37,8 @@ SMALL = 4096
 class RecordWatch:
     """Sees the records of scripts come and go in one round."""
 
-    def __init__(self, scripts: Path) -> None:
+    def __init__(self, *scripts: Path) -> None:
+        """`scripts`: the folder of each agent's records."""
         self.life: list[Moment] = []
         self._scripts = scripts
         self._seen: dict[str, str] = {}
@@ -50,7 +51,11 @@ class RecordWatch:
 
     def look(self) -> None:
         """Keep what has changed since the last look."""
-        now = {str(each.relative_to(self._scripts)): _shown(each) for each in self._files()}
+        now = {
+            str(each.relative_to(folder)): _shown(each)
+            for folder in self._scripts
+            for each in _files(folder)
+        }
         for name in self._seen.keys() - now.keys():
             self.life.append(Moment.now(f"record {name} is gone"))
         for name, text in now.items():
@@ -58,10 +63,11 @@ class RecordWatch:
                 self.life.append(Moment.now(f"record {name}: {text}"))
         self._seen = now
 
-    def _files(self) -> list[Path]:
-        with suppress(OSError):
-            return [each for each in sorted(self._scripts.glob("*/*/*")) if each.is_file()]
-        return []
+
+def _files(scripts: Path) -> list[Path]:
+    with suppress(OSError):
+        return [each for each in sorted(scripts.glob("*/*/*")) if each.is_file()]
+    return []
 
 
 def _shown(file: Path) -> str:
@@ -86,11 +92,16 @@ class Trace:
     @classmethod
     def begin(cls, site: Site) -> "Trace":
         """Forget the round before."""
-        for each in (site.armed, site.piped, site.server):
-            each.life.clear()
-        logs = (site.piped.log, site.server.log)
+        lives = [site.armed.life, *(each.life for each in site.kept)]
+        logs = [each.log for each in site.kept]
+        if site.database is not None:
+            lives.append(site.database.life)
+            logs.append(site.database.log)
+        for life in lives:
+            life.clear()
         sizes = {log: log.stat().st_size if log.exists() else 0 for log in logs}
-        return cls(site=site, records=RecordWatch(site.scripts), log_sizes=sizes)
+        records = RecordWatch(*(agent.scripts for agent in site.agents))
+        return cls(site=site, records=records, log_sizes=sizes)
 
 
 async def keep(
@@ -113,8 +124,8 @@ def _keep_round(
         *observer.life,
         *trace.records.life,
         *site.armed.life,
-        *site.piped.life,
-        *site.server.life,
+        *(moment for each in site.kept for moment in each.life),
+        *(site.database.life if site.database is not None else ()),
         *map(_moment, effects),
     ]
     _write(folder, "README.md", _readme(broken))
@@ -124,8 +135,9 @@ def _keep_round(
     _write(folder, "processes.txt", _lines(map(str, processes_of(site.root))))
     for log, size in trace.log_sizes.items():
         _copy_tail(log, size, folder / log.name)
-    with suppress(OSError):
-        shutil.copytree(site.scripts, folder / "scripts", dirs_exist_ok=True)
+    for agent in site.agents:
+        with suppress(OSError):
+            shutil.copytree(agent.scripts, folder / "scripts", dirs_exist_ok=True)
 
 
 async def _keep_deployments(folder: Path, site: Site, observer: Observer) -> None:
@@ -172,7 +184,7 @@ Draw it again, a few times, as the moments are the machine's:
   events of scripts, records of scripts as they came and went
 - `schedule.json`: the round as it was drawn
 - `deployments/`: each deployment at the end, and the logs of its stages
-- `piped.log`, `server.log`: what the programs wrote in this round
+- `piped*.log`, `server*.log`, `postgres.log`: what the programs wrote in this round
 - `effects.txt`: what the scripts have done
 - `scripts/`: the records that are left
 - `processes.txt`: what lived when the round was judged

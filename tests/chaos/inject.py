@@ -5,16 +5,21 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from chaos.kept import Kept
 from chaos.moments import Moment
 from chaos.observe import Observer
 from chaos.places import RACE, name_of, orders, program_of
-from chaos.processes import plugin_pids
+from chaos.processes import processes_of
 from chaos.schedule import Injection, Round
 from chaos.site import Site
+
+T = TypeVar("T")
 
 VICTIM_LIMIT = 15.0
 """Seconds to wait for a victim with something to do."""
@@ -29,6 +34,8 @@ class Tally:
     """All that is no death."""
     missed: Counter[str] = field(default_factory=Counter)
     """Planned, but nothing was in flight any more, or the place was not reached."""
+    crossed: Counter[str] = field(default_factory=Counter)
+    """What people asked of another control plane than the one that the agent was connected to."""
     shims: int = 0
     """How many shims have died."""
     life: list[Moment] = field(default_factory=list)
@@ -38,6 +45,7 @@ class Tally:
         self.deaths += other.deaths
         self.mishaps += other.mishaps
         self.missed += other.missed
+        self.crossed += other.crossed
         self.shims += other.shims
 
 
@@ -72,36 +80,74 @@ async def _inject(site: Site, observer: Observer, plan: Round, done: Tally) -> N
     await observer.first_seen.wait()
     for each in plan.injections:
         await asyncio.sleep(each.after)
-        if each.kind in {"kill", "pause"}:
+        if each.kind in {"kill", "pause", "failover", "drain"}:
             pids = await _victims(site, observer, each)
             if pids is None or not observer.in_flight():
                 done.missed[f"{each.kind} {each.what}"] += 1
-            elif each.kind == "pause":
-                done.life.append(Moment.now(f"{each}: {pids}"))
-                await _pause(pids, each.lasts)
-                done.mishaps[f"pause {each.what}"] += 1
-            else:
-                site.piped.restart_after = site.server.restart_after = each.lasts
-                send(pids, signal.SIGKILL)
-                done.life.append(Moment.now(f"{each}: {pids}"))
-                done.deaths[f"kill {each.what}"] += 1
-                done.shims += each.what == "shim"
+                continue
+            done.life.append(Moment.now(f"{each}: {pids}"))
+            await _strike(site, each, pids)
+            counts = done.deaths if each.kind in {"kill", "failover"} else done.mishaps
+            counts[f"{each.kind} {each.what}"] += 1
+            done.shims += each.kind == "kill" and each.what == "shim"
         elif not observer.in_flight():
             done.missed[each.kind] += 1
         else:
             done.life.append(Moment.now(str(each)))
-            await _disturb(site, each)
-            done.mishaps[f"{each.kind} {each.what}"] += 1
+            was_there = await _disturb(site, each)
+            (done.mishaps if was_there else done.missed)[f"{each.kind} {each.what}"] += 1
 
 
-async def _disturb(site: Site, injection: Injection) -> None:
+async def _strike(site: Site, injection: Injection, pids: list[int]) -> None:
+    """Do it to processes."""
+    for kept in site.kept:
+        kept.restart_after = injection.lasts
+    database = site.database
     match injection.kind:
-        case "cut":
-            site.wire.cut()
-        case "hole":
-            await site.wire.silence(injection.lasts)
-        case "clock":
+        case "pause":
+            await _pause(pids, injection.lasts)
+        case "drain":
+            await _server(site, injection).drain()
+        case "failover":
+            assert database is not None
+            await database.fail_over(injection.lasts)
+        case _:
+            send([pid for pid in pids if database is None or pid != database.pid], signal.SIGKILL)
+            if database is not None and "database" in injection.victims:
+                await database.kill(injection.lasts)
+
+
+async def _disturb(site: Site, injection: Injection) -> bool:
+    """Do it to connections or clocks; False when there was nothing to be done."""
+    match injection.kind.split():
+        case ["cut"]:
+            return sum(agent.wire.cut() for agent in site.agents) > 0
+        case ["hole"]:
+            with ExitStack() as silent:
+                for agent in site.agents:
+                    silent.enter_context(agent.wire.silent())
+                await asyncio.sleep(injection.lasts)
+        case ["clock"]:
             site.clocks.move(injection.what, injection.offset)
+        case [whose, how]:
+            assert site.database is not None
+            number = site.servers.index(_server(site, injection))
+            wire = site.database.wires[number]
+            chosen = site.database.listeners(number)
+            if whose == "database":
+                chosen = list(wire.connections)
+            if how == "cut":
+                wire.cut(chosen)
+            elif chosen:
+                with wire.silent(chosen):
+                    await asyncio.sleep(injection.lasts)
+            return bool(chosen)
+    return True
+
+
+def _server(site: Site, injection: Injection) -> Kept:
+    """Which of the control planes it happens to."""
+    return _pick(site.servers, injection)
 
 
 async def _pause(pids: list[int], lasts: float) -> None:
@@ -124,25 +170,47 @@ async def _victims(site: Site, observer: Observer, injection: Injection) -> list
     with suppress(TimeoutError):
         async with asyncio.timeout(VICTIM_LIMIT):
             while not observer.is_over():
-                pids = [_victim(site, observer, injection, name) for name in injection.victims]
+                found = [_victim(site, observer, injection, name) for name in injection.victims]
+                pids = [pid for each in found for pid in each]
                 if all(pids):
                     return pids
                 await asyncio.sleep(0.02)
     return None
 
 
-def _victim(site: Site, observer: Observer, injection: Injection, name: str) -> int:
+def _victim(site: Site, observer: Observer, injection: Injection, name: str) -> list[int]:
+    """Its pids: 0 for what is not there."""
+    piped = _pick(site.agents, injection).kept
     match name:
         case "piped":
-            return site.piped.pid
+            return [piped.pid]
         case "control plane":
-            return site.server.pid
+            return [_server(site, injection).pid]
+        case "all control planes":
+            return [each.pid for each in site.servers]
+        case "database":
+            assert site.database is not None
+            return [site.database.pid]
         case "shim":
-            shims = running_shims(site.scripts)
-            return shims[int(injection.pick * len(shims))] if shims else 0
+            shims = [pid for agent in site.agents for pid in running_shims(agent.scripts)]
+            return [_pick(shims, injection) if shims else 0]
     busy = observer.running_plugins()
-    there = plugin_pids(site.root, site.piped.pid) if site.piped.pid else {}
-    return next((there[each] for each in injection.plugins if each in busy and each in there), 0)
+    there = [
+        (each.plugin, each.pid)
+        for agent in site.agents
+        if (parent := agent.kept.pid)
+        for each in processes_of(site.root)
+        if each.plugin and each.parent == parent
+    ]
+    wanted = [
+        pid for each in injection.plugins if each in busy for who, pid in there if who == each
+    ]
+    return [wanted[0] if wanted else 0]
+
+
+def _pick(all_of_them: Sequence[T], injection: Injection) -> T:
+    """Which of several, as it was drawn; the fraction may be rounded to 1."""
+    return all_of_them[min(int(injection.pick * len(all_of_them)), len(all_of_them) - 1)]
 
 
 def running_shims(scripts: Path) -> list[int]:

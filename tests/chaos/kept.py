@@ -59,11 +59,12 @@ class Kept:
             self.life.append(Moment.now(f"{self.name} {self._process.pid} ended with {code}"))
             if self._asked:
                 self._asked = False
-                continue
-            self.deaths += 1
-            if code != -signal.SIGKILL:
-                self.unexpected.append(f"{self.name} ended by itself with code {code}")
-            await asyncio.sleep(self.restart_after)
+            else:
+                self.deaths += 1
+                if code != -signal.SIGKILL:
+                    self.unexpected.append(f"{self.name} ended by itself with code {code}")
+            if not self._ending:
+                await asyncio.sleep(self.restart_after)
 
     async def _start(self) -> None:
         with self.log.open("ab") as sink:
@@ -94,6 +95,11 @@ class Kept:
     async def stop(self) -> None:
         """Ask it to end and wait for that; it is not started again."""
         self._ending = True
+        await self._ask()
+
+    async def drain(self) -> None:
+        """Ask it to end, as for an update, and wait for that; it is started again."""
+        self.life.append(Moment.now(f"{self.name} is asked to end"))
         await self._ask()
 
     async def _ask(self) -> None:

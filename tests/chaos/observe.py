@@ -7,12 +7,14 @@ import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from typing import Any
 
 from chaos.applications import ALL_CANCELLED
 from chaos.moments import Moment
 from chaos.processes import plugin_pids
 from chaos.schedule import Round
 from chaos.site import PATIENT, Site
+from chaos.spread import SpreadMethod
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.deployment_pb2 import Deployment
@@ -197,10 +199,21 @@ class Observer:
             if waiting:
                 await asyncio.sleep(self._plan.approve_after)
                 with suppress(CallError):
-                    await call(self._site.deployments.ApproveStage, request)
-                    self.answered.append(("ApproveStage", deployment_id))
+                    await self._order(self._site.deployments.ApproveStage, request)
                     return
             await asyncio.sleep(PAUSE)
+
+    async def _order(self, method: Any, request: Any) -> None:
+        """Ask for something once. Raises CallError."""
+        await call(method, request)
+        self.note_answer(method, request.deployment_id, request.deployment_id)
+
+    def note_answer(self, method: SpreadMethod, subject: str, deployment_id: str = "") -> None:
+        """Keep that a person got an answer."""
+        self.answered.append((method.name, subject))
+        found = self.latest.get(deployment_id)
+        agent = self._site.agent_of(found.application_name if found is not None else "")
+        self._site.note_answer(method, agent)
 
     def _has_begun(self, deployment_id: str) -> bool:
         latest = self.latest[deployment_id]
@@ -213,9 +226,10 @@ class Observer:
         if not self._plan.cancel_with or self.latest[deployment_id].status in COMPLETED:
             return
         site, victims = self._site, self._plan.cancel_with.split(" and ")
-        pids = [site.piped.pid] if "piped" in victims else []
-        if "plugin" in victims and site.piped.pid:
-            there = plugin_pids(site.root, site.piped.pid)
+        piped = site.agent_of(self.latest[deployment_id].application_name).kept
+        pids = [piped.pid] if "piped" in victims else []
+        if "plugin" in victims and piped.pid:
+            there = plugin_pids(site.root, piped.pid)
             running = {
                 stage.metadata["pipecd/plugin"]
                 for stage in self.latest[deployment_id].stages
@@ -240,8 +254,7 @@ class Observer:
         while self.latest[deployment_id].status not in COMPLETED:
             with suppress(CallError):
                 self.life.append(Moment.now(f"a person cancels {deployment_id}"))
-                await call(self._site.deployments.CancelDeployment, request)
+                await self._order(self._site.deployments.CancelDeployment, request)
                 self.cancels += 1
-                self.answered.append(("CancelDeployment", deployment_id))
                 return
             await asyncio.sleep(PAUSE)

@@ -10,7 +10,7 @@ from chaos import audited, controlled, foreign
 from chaos.applications import ALL_NAMES, APPLICATIONS, Effect, Stage
 from chaos.check import FAILURE, STOPPED, SUCCESS, Ended, is_interrupted, log_violation
 from chaos.observe import Observer
-from chaos.processes import Found, plugin_pids, processes_of
+from chaos.processes import Found, processes_of
 from chaos.promises import Violation
 from chaos.site import Site
 from pipecd_wire.model.deployment_pb2 import Deployment, PipelineStage
@@ -60,7 +60,8 @@ async def violations(
         yield violation
     for violation in await left_over(site):
         yield violation
-    logged = list(audited.read_heads(site.server.log))  # before the records: all of it is in them
+    # Before the records: all of it is in them.
+    logged = [head for each in site.servers for head in audited.read_heads(each.log)]
     records, head = await audited.read_chain(site.projects)
     for violation in audited.find_violations(records, head, logged, observer.answered):
         yield violation
@@ -99,9 +100,11 @@ def triggered(names: Iterable[str], wanted: Iterable[str]) -> Iterator[Violation
 
 def alive(site: Site) -> Iterator[Violation]:
     """Has nobody ended without being killed?"""
-    for kept in (site.server, site.piped):
+    for kept in site.kept:
         while kept.unexpected:
             yield Violation(promise="alive", sentence=kept.unexpected.pop())
+    if site.database is not None and not site.database.pid:
+        yield Violation(promise="alive", sentence="the database has ended by itself")
 
 
 async def _logs(site: Site, deployment: Deployment) -> AsyncIterator[Violation]:
@@ -192,33 +195,38 @@ async def left_over(site: Site, limit: float = LEFT_LIMIT) -> list[Violation]:
 
 def _processes(site: Site) -> Iterator[Violation]:
     found = processes_of(site.root)
-    keeper = plugin_pids(site.root, site.piped.pid).get("scriptrun", 0)
-    for each in _unknown(site, found, keeper):
+    pipeds = {each.kept.pid for each in site.agents}
+    keepers = {each.pid for each in found if each.plugin == "scriptrun" and each.parent in pipeds}
+    for each in _unknown(site, found, keepers):
         if each.pid not in site.reported:
             sentence = f"pid {each.pid} below {each.parent}: {each.command[:200]}"
             yield Violation(promise="processes", sentence=sentence)
 
 
-def _unknown(site: Site, found: list[Found], keeper: int) -> Iterator[Found]:
+def _unknown(site: Site, found: list[Found], plugins: set[int]) -> Iterator[Found]:
     # The plugin keeps one shim ready for the next script, and the template that it was forked from.
-    keepers = {keeper, *(each.pid for each in found if each.is_shim and each.parent == keeper)}
+    templates = {each.pid for each in found if each.is_shim and each.parent in plugins}
+    programs = {each.pid for each in site.kept}
+    pipeds = {each.kept.pid for each in site.agents}
     for each in found:
-        is_program = each.pid in {site.server.pid, site.piped.pid}
-        is_plugin = each.plugin and each.parent == site.piped.pid
-        is_idle = each.is_shim and each.parent in keepers
-        is_git = each.parent == site.piped.pid and each.command.startswith("git ")
+        is_program = each.pid in programs
+        is_plugin = each.plugin and each.parent in pipeds
+        is_idle = each.is_shim and each.parent in plugins | templates
+        is_git = each.parent in pipeds and each.command.startswith("git ")
         if not (is_program or is_plugin or is_idle or is_git) or each.is_script:
             yield each
 
 
 def _records(site: Site) -> Iterator[Violation]:
-    if folders := sorted(folder.name for folder in site.scripts.glob("*")):
+    found = (folder.name for agent in site.agents for folder in agent.scripts.glob("*"))
+    if folders := sorted(found):
         sentence = f"{len(folders)} folders are left over, such as {folders[0]}"
         yield Violation(promise="records", sentence=sentence)
 
 
 def _trees(site: Site) -> Iterator[Violation]:
-    folders = list(site.trees.glob("*/*"))
-    if len(folders) > MOST_TREES:
-        sentence = f"there are {len(folders)} trees, such as {folders[0]}"
-        yield Violation(promise="folders", sentence=sentence)
+    for agent in site.agents:
+        folders = list(agent.trees.glob("*/*"))
+        if len(folders) > MOST_TREES:
+            sentence = f"there are {len(folders)} trees, such as {folders[0]}"
+            yield Violation(promise="folders", sentence=sentence)

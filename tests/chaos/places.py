@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from chaos.moments import Moment
-from chaos.seams.chaos_wrapped import AT_START, LATER, OF_STORIES, WRAPPED
+from chaos.seams.chaos_wrapped import AT_START, LATER, OF_FLEETS, OF_STORIES, WRAPPED
 from pipecd_runtime.shim.chaos import BOUNDARIES
 
 WRITES = (
@@ -32,10 +32,15 @@ it has kept what the call says, before it answers."""
 
 PLACES = (
     *BOUNDARIES,
-    *(place for place in WRAPPED if place not in LATER and place not in OF_STORIES),
+    *(place for place in WRAPPED if place not in {*LATER, *OF_STORIES, *OF_FLEETS}),
     *(f"control plane.{name}" for name in WRITES),
 )
 """All of them, without those that are drawn beside them."""
+
+FLEET_PLACES = OF_FLEETS
+"""Those that only control planes on PostgreSQL reach: drawn where there are some."""
+SQLITE_PLACES = frozenset({"control plane.commit.before", "control plane.commit.after"})
+"""Those that none of them reaches."""
 
 STORY_PLACES: dict[str, tuple[str, ...]] = {
     "chain": (

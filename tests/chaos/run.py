@@ -18,6 +18,7 @@ from pathlib import Path
 
 from chaos.applications import ALL_NAMES, read_effects
 from chaos.evidence import Trace, keep
+from chaos.fleet import fleet_drawn, fleet_rounds
 from chaos.inject import Tally, arm, disarm, inject
 from chaos.observe import Observer
 from chaos.outcome import violations
@@ -76,8 +77,11 @@ class World:
         disarm(site, plan, done)
         done.mishaps["cancel by a person"] += observer.cancels
         done.deaths += observer.deaths
+        done.crossed += site.crossed
+        site.crossed.clear()
         site.clocks.set_right()
-        site.piped.restart_after = site.server.restart_after = 0.0
+        for kept in site.kept:
+            kept.restart_after = 0.0
         found += [each async for each in self._violations(observer, stories, done)]
         self.total.add(done)
         deaths = ", ".join(done.deaths.elements()) or "no death"
@@ -125,7 +129,8 @@ class World:
         if not found:
             return
         folder = self._site.root.parent / "violations" / f"{self.seed}-round-{plan.number}"
-        broken = [Broken(self.seed, plan, each, folder) for each in found]
+        replicas = len(self._site.servers) if self._site.database is not None else 0
+        broken = [Broken(self.seed, plan, each, folder, replicas) for each in found]
         self.broken += broken
         for each in found:
             say(f"  VIOLATION {each}")
@@ -138,11 +143,15 @@ class World:
         return any(each.violation.promise == "bounded" for each in self.broken)
 
 
-async def live(world: World, plans: Iterable[Round], deaths: int, least: int) -> None:
+async def live(
+    world: World, plans: Iterable[Round], deaths: int, least: int, replicas: int
+) -> None:
     """Round after round, until enough have died in all worlds together."""
     for plan in plans:
         await world.round(plan)
-        enough = world.total.deaths.total() >= deaths and not too_few(world.total.deaths, least)
+        enough = world.total.deaths.total() >= deaths and not too_few(
+            world.total.deaths, least, replicas
+        )
         if enough or world.is_stuck or plan.number >= deaths * MOST_ROUNDS_PER_DEATH:
             return
 
@@ -157,6 +166,7 @@ async def run(
     only: int | None = None,
     variables: dict[str, str] | None = None,
     limit_seconds: float = ROUND_LIMIT,
+    replicas: int = 0,
 ) -> int:
     """A whole run; the exit code."""
     if only is not None:
@@ -168,11 +178,12 @@ async def run(
     async def one(name: str) -> None:
         folder = root / name
         folder.mkdir()
-        plans = rounds(name) if only is None else [peaceful(), drawn(name, only)]
-        async with running_site(folder, variables, has_stories=True) as site:
+        draw, all_rounds = (fleet_drawn, fleet_rounds) if replicas else (drawn, rounds)
+        plans = all_rounds(name) if only is None else [peaceful(), draw(name, only)]
+        async with running_site(folder, variables, has_stories=True, replicas=replicas) as site:
             world = World(site, name, total, limit_seconds)
             lives.append(world)
-            await live(world, plans, deaths, least)
+            await live(world, plans, deaths, least, replicas)
 
     def tell() -> int:
         return summary(
@@ -180,6 +191,7 @@ async def run(
             [each for world in lives for each in world.broken],
             deaths=deaths,
             least=least,
+            replicas=replicas,
             title=f"seed {seed}: {sum(world.rounds for world in lives)} rounds of "
             f"{len(ALL_NAMES)} deployments and {STORIES_PER_ROUND} stories in {worlds} worlds, "
             f"{(time.monotonic() - began) / 60:.1f} min",
@@ -219,6 +231,12 @@ def main() -> int:
         default=ROUND_LIMIT,
         help="seconds for a round; more where many others use the machine",
     )
+    parser.add_argument(
+        "--replicas",
+        type=int,
+        default=0,
+        help="control planes with one PostgreSQL; by default there is one with SQLite",
+    )
     parser.add_argument("--folder", type=Path, help="kept afterwards; a temporary one by default")
     given = parser.parse_args()
     root = given.folder or Path(tempfile.mkdtemp(prefix="pipecd-chaos-"))
@@ -239,6 +257,7 @@ def main() -> int:
                     only=given.only,
                     variables=variables,
                     limit_seconds=given.limit,
+                    replicas=given.replicas,
                 )
             )
         )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is injected and when, from a seed alone. Pure: the same seed gives the same rounds.
 
-Each round is drawn for itself, so that one can be repeated without those before it.
+Each round is drawn for itself, so that one can be repeated without those before it. What only
+happens to control planes with one database is in `fleet.py`.
 """
 
 import random
@@ -106,6 +107,14 @@ class Injection:
 
     def __str__(self) -> str:
         match self.kind:
+            case "failover":
+                return f"+{self.after:.2f}s failover of the database, {self.lasts:.2f}s without one"
+            case "drain":
+                return f"+{self.after:.2f}s stop a control plane for {self.lasts:.2f}s"
+            case "database cut" | "listener cut":
+                return f"+{self.after:.2f}s {self.kind} {self.what}"
+            case "database hole" | "listener hole":
+                return f"+{self.after:.2f}s {self.kind} {self.what} for {self.lasts:.2f}s"
             case "cut":
                 return f"+{self.after:.2f}s cut the connections"
             case "hole":

@@ -120,7 +120,7 @@ class Story:
             else:
                 break
         self._note(f"{name} of {subject} was answered")
-        self._observer.answered.append((name, subject))
+        self._observer.note_answer(method, subject)
         return answer
 
     def _note(self, what: str) -> None:

@@ -117,7 +117,9 @@ class RuleStory(Story):
     def judged_effects(self, told: Sequence[Told], all_of_round: Sequence[Effect]) -> list[Effect]:
         """Those of deployments that the rule is for."""
         if self.plan.variant == "stop" and self.plan.is_early:
-            return list(all_of_round)
+            # Of the piped that has said that it waits.
+            known = self._site.agent_of("ruled")
+            return [each for each in all_of_round if self._site.agent_of(each.application) is known]
         return [effect for each in told for effect in each.effects]
 
     async def judge(self, told: dict[str, list[Told]]) -> list[Violation]:

@@ -208,9 +208,9 @@ def test_a_commit_without_its_deployments_is_found() -> None:
 async def test_what_is_left_over_is_found(tmp_path: Path) -> None:
     site = Site(tmp_path, {})
     assert await left_over(site, 0.5) == []
-    (site.scripts / "d" / "s-0.0").mkdir(parents=True)
+    (site.agents[0].scripts / "d" / "s-0.0").mkdir(parents=True)
     for number in range(100):
-        (site.trees / "repository" / str(number)).mkdir(parents=True)
+        (site.agents[0].trees / "repository" / str(number)).mkdir(parents=True)
     process = await asyncio.create_subprocess_exec(
         "sleep", "60", env={**os.environ, **marks(tmp_path)}
     )

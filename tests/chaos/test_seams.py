@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every named place exists in the programs, and a clock that is moved is seen."""
 
-import asyncio
 import inspect
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pytest
 from chaos.clocks import Clocks
 from chaos.places import PLACES, RACE, SEAMS, Armed, orders
 from chaos.seams.chaos_wrapped import WRAPPED
-from chaos.wire import Wire
 
 
 @pytest.mark.parametrize("place", WRAPPED)
@@ -91,28 +88,3 @@ def test_a_moved_clock_is_seen_by_the_program_it_was_moved_for(tmp_path: Path) -
     assert 3500 < seen["piped"][0] - seen["pipecd"][0] < 3700
     assert 3500 < (seen["piped"][1] - seen["pipecd"][1]) / 1e9 < 3700
     assert abs(seen["piped"][2] - seen["pipecd"][2]) < 100
-
-
-async def test_a_wire_that_was_cut_breaks_and_carries_the_next_connection() -> None:
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(100):
-                writer.write(data)
-        except ConnectionError:
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    async with asyncio.timeout(30), server, Wire().open() as wire:
-        host, port = server.sockets[0].getsockname()
-        wire.upstream = f"{host}:{port}"
-        mine, _, number = wire.address.rpartition(":")
-        for _ in range(2):
-            reader, writer = await asyncio.open_connection(mine, int(number))
-            writer.write(b"hello")
-            assert await reader.readexactly(5) == b"hello"
-            wire.cut()
-            with suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()

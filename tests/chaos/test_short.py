@@ -26,6 +26,13 @@ async def test_two_dozen_deaths_break_no_promise(
     assert code == 0, capsys.readouterr().out
 
 
+async def test_a_dozen_deaths_around_two_control_planes_break_no_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = await run(tmp_path, deaths=12, seed="short", replicas=2)
+    assert code == 0, capsys.readouterr().out
+
+
 async def test_a_script_runs_once_with_its_whole_log_whoever_is_killed_meanwhile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

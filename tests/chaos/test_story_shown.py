@@ -16,6 +16,7 @@ from chaos.observe import Observer
 from chaos.promises import Violation
 from chaos.schedule import Round, StoryPlan
 from chaos.site import Site
+from chaos.spread import SpreadStub
 from chaos.stories import BEHIND, REJECTS, LockStory, PinStory
 from chaos.story import Story
 from chaos.story_rule import RULE, RuleStory
@@ -120,7 +121,8 @@ async def telling(
         serving(endpoints, "127.0.0.1:0", grace_seconds=0) as port,
         connect(f"127.0.0.1:{port}") as channel,
     ):
-        site.deployments, site.api = DeploymentServiceStub(channel), APIServiceStub(channel)
+        kinds = (DeploymentServiceStub, APIServiceStub)
+        site.deployments, site.api = (SpreadStub(each, [channel], [""]) for each in kinds)
         site.application_ids = dict.fromkeys(APPLICATIONS, "id")
         story = kind(site, observer, StoryPlan(name="made up", variant="once"), "round 1")
         if not is_right:

@@ -12,6 +12,7 @@ from playwright.async_api import Page, async_playwright, expect
 from pipecd_controlplane.app import control_plane
 from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.usecases import sessions
+from pipecd_test_support.chosen_store import find_postgres
 from pipecd_test_support.console_site import PATIENCE_MS, find_chromium
 from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import deployment_pb2, project_pb2
@@ -29,7 +30,9 @@ async def served(folder: Path) -> AsyncIterator[ServedControlPlane]:
     """A control plane of this process, with the console, whose sessions a test can make."""
     async with AsyncExitStack() as opened:
         running = await opened.enter_async_context(
-            control_plane(ServerSettings(data_dir=folder, grace_seconds=1))
+            control_plane(
+                ServerSettings(data_dir=folder, postgres=find_postgres(folder), grace_seconds=1)
+            )
         )
         yield await ServedControlPlane.of(running, opened)
 

@@ -21,6 +21,7 @@ import pytest
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support import guides, terminal_picture
 from pipecd_test_support.folder_processes import end_all_in
+from pipecd_test_support.postgres import shared_postgres
 from pipecd_test_support.typed_terminal import COLUMNS, TypedCommand, TypedTerminal
 from pipecd_wire.model.deployment_pb2 import STAGE_RUNNING
 
@@ -48,6 +49,8 @@ BY_HAND = (
     "guides/tls.md",
     "secrets.md",
 )
+
+WITH_POSTGRESQL = ("guides/moving-to-postgresql.md",)
 
 DEPLOYED = {"notify", "website"}
 """The applications of the quickstart that wait for nobody."""
@@ -151,10 +154,29 @@ def test_a_guide_that_starts_its_own_programs(
         end_all_in(tmp_path)
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", WITH_POSTGRESQL)
+def test_a_guide_that_needs_a_database(
+    name: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    server = shared_postgres()
+    database = server.create_database(is_empty=True)
+    instead = {
+        ":8080": f":{pick_port()}",
+        "postgresql://pipecd@db.internal/pipecd": server.url(database),
+        "'pipecd' of PostgreSQL at 'db.internal'": f"{database!r} of PostgreSQL at '{server.root}'",
+    }
+    try:
+        type_guide(DOCS / name, tmp_path, environment, instead=instead)
+    finally:
+        end_all_in(tmp_path)
+        server.drop_database(database)
+
+
 def test_every_guide_is_typed() -> None:
     there = {f"guides/{path.name}" for path in (DOCS / "guides").glob("*.md")}
 
-    assert there | {"secrets.md"} == {*BESIDE_THE_QUICKSTART, *BY_HAND}
+    assert there | {"secrets.md"} == {*BESIDE_THE_QUICKSTART, *BY_HAND, *WITH_POSTGRESQL}
 
 
 def type_guide(

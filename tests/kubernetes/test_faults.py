@@ -34,8 +34,13 @@ from pipecd_test_support.kubernetes.workloads import make_deployment
 
 @pytest.fixture
 def client(cluster: RealCluster, faulty_api_server: FaultyApiServer) -> Iterator[Api]:
-    """A client that asks the faulty server."""
-    made = Api(faulty_api_server.url, authority=cluster.authority, token=ADMIN_TOKEN)
+    """A client that asks the faulty server, and shows each refusal, a throttled request's too."""
+    made = Api(
+        faulty_api_server.url,
+        authority=cluster.authority,
+        token=ADMIN_TOKEN,
+        throttled_seconds=0,
+    )
     yield made
     made.close()
 

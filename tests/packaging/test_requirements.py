@@ -214,10 +214,12 @@ print("all")
 def test_what_needs_an_extra_says_which() -> None:
     shown = run_blocked(
         """
+import asyncio
 from pipecd_model.errors import MissingExtraError
 from pipecd_model.secrets import KeyPair, Opener
 from pipecd_model.templates import render
 from pipecd_sdk.kit import patterns
+from pipecd_sdk.kit.web import WebClient
 
 def tell(work, *arguments):
     try:
@@ -231,13 +233,15 @@ tell(patterns.check, "docs/**")
 tell(KeyPair.new)
 tell(Opener, b"key")
 tell(lambda: render('{{ regexMatch "a" "b" }}', {}, name="file"))
+tell(lambda: asyncio.run(WebClient().request("GET", "https://example.com")))
 """
     )
 
     fine, *told = shown.splitlines()
     assert fine == "FINE"
-    assert len(told) == 5
+    assert len(told) == 6
     assert told[0] == told[1] == told[4]
     assert "'google-re2', which is not installed (install pipecd-sdk[patterns]" in told[0]
     assert told[2] == told[3]
     assert "'cryptography', which is not installed (install pipecd-model[secrets]" in told[2]
+    assert "'httpx2', which is not installed (install pipecd-sdk[web])" in told[5]

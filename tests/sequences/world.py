@@ -32,7 +32,7 @@ from sequences.reference import Kind, KnownApplication, Look, Reference, Window
 
 T = TypeVar("T")
 
-PATIENT = Retry(attempts=200, base=0.02, cap=0.2)
+PATIENT = Retry(attempts=200, base_seconds=0.02, cap_seconds=0.2)
 """The control plane has just been started again."""
 LOOK_SECONDS = 0.03
 LONG = "10000h"

@@ -67,6 +67,22 @@ _OF_STORIES = {
 }
 """Those that only some stories reach, see `stories.py`: drawn with them."""
 
+_POSTGRES = "pipecd_controlplane.store.postgres.database"
+_REPLICATED = "pipecd_controlplane.usecases.replicated"
+_OF_FLEETS = {
+    # A unit of work on PostgreSQL: before it, when all is written and not committed, after it.
+    "control plane.unit@": (_POSTGRES, "PostgresDatabase._run_and_commit"),
+    "control plane.unit-written.after": (_POSTGRES, "PostgresDatabase._write_last"),
+    # What control planes hear of each other, and the session that they hear it in.
+    "control plane.heard@": (f"{_REPLICATED}.bus", "ReplicatedBus.hear"),
+    "control plane.beat@": (f"{_REPLICATED}.heartbeat", "Heartbeat.beat"),
+    "control plane.session@": (
+        "pipecd_controlplane.store.postgres.session",
+        "ServerSession._begin",
+    ),
+}
+"""Those that only control planes with one database reach: drawn with them."""
+
 
 def _spell(functions: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     return {
@@ -79,7 +95,8 @@ def _spell(functions: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
 
 
 OF_STORIES = tuple(_spell(_OF_STORIES))
-WRAPPED = _spell(_FUNCTIONS | _OF_STORIES)
+OF_FLEETS = tuple(_spell(_OF_FLEETS))
+WRAPPED = _spell(_FUNCTIONS | _OF_STORIES | _OF_FLEETS)
 """Module and function by the name of the place, which ends with `.before` or `.after`."""
 
 LATER = (

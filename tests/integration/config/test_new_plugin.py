@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -127,11 +128,12 @@ def test_the_reference_has_the_stages_of_a_new_plugin(tree: Tree) -> None:
 @pytest.mark.usefixtures("changed")
 def test_the_import_contracts_and_the_type_checker_know_a_new_plugin(tree: Tree) -> None:
     tools = tomllib.loads((tree.root / "pyproject.toml").read_text())["tool"]
-    downwards, plugins, *_ = tools["importlinter"]["contracts"]
+    downwards, plugins, *_, siblings = tools["importlinter"]["contracts"]
 
     assert "pipecd_plugin_sample" in tools["importlinter"]["root_packages"]
     assert "pipecd_plugin_sample" in downwards["layers"][0].split(" | ")
     assert "pipecd_plugin_sample" in plugins["source_modules"]
+    assert "pipecd_plugin_sample" in siblings["ancestors"]
     assert "$MYPY_CONFIG_FILE_DIR/plugins/sample/src" in tools["mypy"]["mypy_path"]
 
 
@@ -142,4 +144,6 @@ def test_make_installs_and_checks_a_new_plugin(tree: Tree) -> None:
     tools = f"import sys; sys.path.insert(0, 'tools'); {listing}"
     assert "plugins/sample" in tree.run(sys.executable, "-c", tools).split()
     assert "tools/install.py" in tree.run("make", "--dry-run", "setup")
-    assert "plugins/sample/src" in tree.run("make", "--dry-run", "types")
+    checked = tree.run("make", "--dry-run", "types")
+    assert "plugins/sample/src" in checked
+    assert any(fnmatch("plugins/sample/tests", each) for each in checked.split())

@@ -16,21 +16,19 @@ from typing import Any
 
 import pytest
 
-from pipecd_controlplane.serve import config as serve_config
 from pipecd_model.config.document import KINDS
 from pipecd_model.config.jsonschema import document_schema
 from pipecd_model.config.schema import ConfigModel
 from pipecd_model.config.shape import shape
 from pipecd_model.config.unserved import UNSERVED
-from pipecd_model.errors import ConfigError
 from pipecd_model.lint import lint
 from pipecd_test_support.config_readers import READERS
 
 OF_PLUGINS = frozenset({"AnalysisTemplate"})
 """Kinds that a plugin reads from the repository by itself."""
 
-REFUSED = frozenset({"PostgresqlConfig", "S3Config", "MinioConfig"})
-"""Sections of a `type` that the server refuses to start with."""
+REFUSED = frozenset({"PostgresqlConfig"})
+"""Sections that are judged elsewhere."""
 
 
 def find_structs(kind: Any) -> Iterator[type[ConfigModel]]:
@@ -126,7 +124,12 @@ def test_the_lists_name_only_what_there_is() -> None:
         ),
         ("EventWatcher", "events: []", []),
         ("ControlPlane", "cache: {ttl: 1m}", ["spec.cache"]),
-        ("ControlPlane", "filestore: {config: {path: /a}}", ["spec.filestore.config.path"]),
+        ("ControlPlane", "filestore: {config: {path: /a}}", []),
+        (
+            "ControlPlane",
+            "filestore: {type: S3, config: {bucket: a, region: b, roleARN: c}}",
+            ["spec.filestore.config.roleARN"],
+        ),
     ],
 )
 def test_lint_notes_what_has_no_effect_and_nothing_else(
@@ -139,22 +142,6 @@ def test_lint_notes_what_has_no_effect_and_nothing_else(
     noted = [each for each in problems.warnings if "has no effect" in each.message]
     assert [each.path for each in noted] == paths
     assert all(each.line for each in noted), "its place in the file is known"
-
-
-@pytest.mark.parametrize(
-    ("section", "config"),
-    [
-        ("filestore", "type: S3, config: {bucket: a, region: b}"),
-        ("filestore", "type: MINIO, config: {endpoint: a, bucket: b}"),
-    ],
-)
-def test_a_store_that_is_not_served_is_refused(tmp_path: Path, section: str, config: str) -> None:
-    file = tmp_path / "control-plane.yaml"
-    text = "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  "
-    file.write_text(f"{text}{section}: {{{config}}}\n")
-
-    with pytest.raises(ConfigError, match="is not served yet"):
-        serve_config.read(file)
 
 
 def test_the_reference_and_editors_say_so_too() -> None:

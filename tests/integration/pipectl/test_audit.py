@@ -6,10 +6,9 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from pipecd_model import audit
 from pipecd_test_support.pipectl_site import PipectlSite
 from pipecd_test_support.piped_site import ServerProcess
+from pipecd_test_support.stored_rows import RawConnection, StoredRow, opening_rows
 from pipecd_wire.pipecd.api.api_pb2 import AuditHead, AuditRecord
 
 RECORDS = 5
@@ -31,30 +31,30 @@ class World:
     site: PipectlSite
 
     @property
-    def database(self) -> Path:
-        return self.site.server.folder / "data" / "pipecd.db"
+    def folder(self) -> Path:
+        return self.site.server.folder / "data"
 
-    def read_rows(self) -> list[tuple[object, ...]]:
-        with closing(sqlite3.connect(self.database)) as connection:
-            return connection.execute("SELECT * FROM audit_record ORDER BY sequence").fetchall()
+    def read_rows(self) -> list[StoredRow]:
+        with opening_rows(self.folder) as rows:
+            return rows.run("SELECT * FROM audit_record ORDER BY sequence")
 
     @contextmanager
-    def tampered(self, tamper: Callable[[sqlite3.Connection], None]) -> Iterator[None]:
+    def tampered(self, tamper: Callable[[RawConnection], object]) -> Iterator[None]:
         """The server goes on over what somebody has done to its table; then it is as before."""
-        rows = self.read_rows()
-        with closing(sqlite3.connect(self.database)) as connection:
-            with connection:
-                tamper(connection)
-            try:
-                yield
-            finally:
-                with connection:
-                    connection.execute("DELETE FROM audit_record")
-                    marks = ", ".join("?" * len(rows[0]))
-                    connection.executemany(f"INSERT INTO audit_record VALUES ({marks})", rows)  # noqa: S608 - marks
+        kept = self.read_rows()
+        with opening_rows(self.folder) as rows:
+            tamper(rows)
+        try:
+            yield
+        finally:
+            with opening_rows(self.folder) as rows:
+                rows.run("DELETE FROM audit_record")
+                for row in kept:
+                    marks = ", ".join("?" * len(row))
+                    rows.run(f"INSERT INTO audit_record VALUES ({marks})", *row.values())  # noqa: S608 - marks
 
     def read_record(self, sequence: int) -> AuditRecord:
-        return AuditRecord.FromString(self.read_rows()[sequence - 1][-1])  # type: ignore[arg-type] # the last column is the message
+        return AuditRecord.FromString(self.read_rows()[sequence - 1]["data"])
 
     def verify(self, *arguments: str) -> str:
         """Returns the sentence that a chain is broken with."""
@@ -75,11 +75,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.stop()
 
 
-def store(connection: sqlite3.Connection, sequence: int, record: AuditRecord) -> None:
-    connection.execute(
-        "UPDATE audit_record SET data = ? WHERE sequence = ?",
-        (record.SerializeToString(), sequence),
-    )
+def store(rows: RawConnection, sequence: int, record: AuditRecord) -> None:
+    statement = "UPDATE audit_record SET data = ? WHERE sequence = ?"
+    rows.run(statement, record.SerializeToString(), sequence)
 
 
 def test_an_untouched_chain_is_whole(world: World) -> None:
@@ -94,7 +92,7 @@ def test_an_edited_record_is_named(world: World, position: int) -> None:
     record = world.read_record(position)
     record.actor = "mallory"
 
-    with world.tampered(lambda connection: store(connection, position, record)):
+    with world.tampered(lambda rows: store(rows, position, record)):
         told = world.verify()
 
     assert f"is broken at record {position} ({record.id})" in told
@@ -108,14 +106,14 @@ def test_an_edited_record_with_a_hash_of_its_own_is_named_by_the_next(
     record.actor = "mallory"
     record.hash = audit.hash_record(record)
 
-    with world.tampered(lambda connection: store(connection, position, record)):
+    with world.tampered(lambda rows: store(rows, position, record)):
         assert f"is broken at record {position + 1} (" in world.verify()
 
 
 @pytest.mark.parametrize("position", range(1, RECORDS))
 def test_a_deleted_record_is_missed(world: World, position: int) -> None:
-    def delete(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM audit_record WHERE sequence = ?", (position,))
+    def delete(rows: RawConnection) -> None:
+        rows.run("DELETE FROM audit_record WHERE sequence = ?", position)
 
     with world.tampered(delete):
         told = world.verify()
@@ -128,9 +126,9 @@ def test_a_deleted_record_is_missed(world: World, position: int) -> None:
 def test_two_records_in_each_others_place_are_found(world: World, position: int) -> None:
     one, other = world.read_record(position), world.read_record(position + 1)
 
-    def swap(connection: sqlite3.Connection) -> None:
-        store(connection, position, other)
-        store(connection, position + 1, one)
+    def swap(rows: RawConnection) -> None:
+        store(rows, position, other)
+        store(rows, position + 1, one)
 
     with world.tampered(swap):
         assert re.search(rf"is broken at record ({position}|{position + 1}) \(", world.verify())
@@ -144,14 +142,13 @@ def test_a_record_that_was_put_in_is_found(world: World, position: int) -> None:
         audit.head_of(world.read_record(position)),
     )
 
-    def insert(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE audit_record SET sequence = -sequence - 1 WHERE sequence > ?", (position,)
-        )
-        connection.execute("UPDATE audit_record SET sequence = -sequence WHERE sequence < 0")
-        connection.execute(
+    def insert(rows: RawConnection) -> None:
+        rows.run("UPDATE audit_record SET sequence = -sequence - 1 WHERE sequence > ?", position)
+        rows.run("UPDATE audit_record SET sequence = -sequence WHERE sequence < 0")
+        rows.run(
             "INSERT INTO audit_record VALUES ('default', ?, 0, '', '', '', '', '', ?)",
-            (forged.sequence, forged.SerializeToString()),
+            forged.sequence,
+            forged.SerializeToString(),
         )
 
     with world.tampered(insert):
@@ -162,8 +159,8 @@ def test_a_record_that_was_put_in_is_found(world: World, position: int) -> None:
 def test_a_cut_at_the_end_shows_by_the_head_of_the_log(world: World, left: int) -> None:
     head = audit.format_head(audit.head_of(world.read_record(RECORDS)))
 
-    def cut(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM audit_record WHERE sequence > ?", (left,))
+    def cut(rows: RawConnection) -> None:
+        rows.run("DELETE FROM audit_record WHERE sequence > ?", left)
 
     world.site.run("audit", "verify", "--head", head)
     with world.tampered(cut):

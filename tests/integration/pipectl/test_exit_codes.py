@@ -87,6 +87,7 @@ def test_a_call_that_fails_ends_with_the_code_of_its_status(
 
     assert done.returncode == code, done.stderr
     assert done.stderr.startswith("error: ")
+    assert ("cannot reach" in done.stderr) == (status is grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @pytest.mark.parametrize("arguments", [("deployment", "get"), ("no-such-command",)])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_test_support.chosen_store import add_store_flags
 from pipecd_wire.model.piped_pb2 import Piped
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.pipedservice import service_pb2_grpc as pipedservice_grpc
@@ -29,9 +30,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """The environment that points pipectl at a running control plane."""
     folder = tmp_path_factory.mktemp("server")
     log = folder / "log"
+    data = folder / "data"
+    serve = [str(BIN / "pipecd"), "server", "--data-dir", str(data), "--listen", "127.0.0.1:0"]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [BIN / "pipecd", "server", "--data-dir", folder / "data", "--listen", "127.0.0.1:0"],
+            [*serve, *add_store_flags(data)],
             stdout=sink,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipecd_test_support.piped_site import PipedSite, SiteClient
-from pipecd_test_support.web_server import Answer, WebServer
+from pipecd_test_support.web_server import Answer, Question, WebServer
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
@@ -23,20 +23,25 @@ kind: AnalysisTemplate
 spec:
   metrics:
     errors:
-      url: "{url}/{{{{ .AppCustomArgs.kind }}}}"
-      jsonPath: $.rate
+      provider: prometheus
+      query: "{{ .AppCustomArgs.kind }}"
       interval: 250ms
-      expected: {{max: 0.1}}
+      expected: {max: 0.1}
 """
 
 
 class Metrics(WebServer):
-    """Answers with a rate of errors that the test sets."""
+    """Answers like Prometheus, with a rate of errors that the test sets."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rate = 0.0
-        self.give("/errors", lambda _: Answer(body=json.dumps({"rate": self.rate}).encode()))
+        self.give("/api/v1/query_range", self.tell)
+
+    def tell(self, question: Question) -> Answer:
+        assert question.query["query"] == ["errors"]
+        data = {"resultType": "scalar", "result": [0, str(self.rate)]}
+        return Answer(body=json.dumps({"status": "success", "data": data}).encode())
 
 
 @pytest.fixture
@@ -46,8 +51,9 @@ def metrics() -> Iterator[Metrics]:
 
 
 def start(site: PipedSite, metrics: WebServer) -> None:
-    site.commit({".pipe/analysis.yaml": TEMPLATE.format(url=metrics.url)})
-    analysis = {"name": "analysis", "config": {"allowedHosts": ["127.0.0.1"]}}
+    site.commit({".pipe/analysis.yaml": TEMPLATE})
+    provider = {"name": "prometheus", "type": "PROMETHEUS", "config": {"address": metrics.url}}
+    analysis = {"name": "analysis", "config": {"analysisProviders": [provider]}}
     site.configure(analysis, "scriptrun")
     site.start()
 

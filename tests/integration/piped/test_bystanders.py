@@ -139,7 +139,7 @@ class Town:
         request = own.AddApplicationRequest(
             name=path, piped_id=self.site.piped_id, git_path=git_path
         )
-        retry = Retry(attempts=500, cap=0.2, also=frozenset({"NOT_FOUND"}))
+        retry = Retry(attempts=500, cap_seconds=0.2, also=frozenset({"NOT_FOUND"}))
         made = await call(client.applications.AddApplication, request, retry=retry)
         return str(made.application_id)
 

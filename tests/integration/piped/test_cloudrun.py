@@ -15,7 +15,6 @@ from pipecd_test_support.google_cloud.key_files import write_key_file
 from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_wire.model import deployment_pb2 as pb
 
-TARGETS = {"cloudrun": ["tokyo"]}
 STEPS: list[dict[str, Any]] = [
     {"name": "CLOUDRUN_PROMOTE", "with": {"percent": 10}},
     {"name": "CLOUDRUN_PROMOTE", "with": {"percent": "50%"}},
@@ -49,7 +48,6 @@ def make_files(image: str, stages: list[dict[str, Any]] | None = None) -> dict[s
     """A commit of an application of the older kind, as files of upstream's users are."""
     spec: dict[str, Any] = {
         "name": "web",
-        "trigger": {"onCommit": {"disabled": True}},
         "input": {"serviceManifestFile": "service.yaml"},
     }
     if stages:
@@ -81,19 +79,20 @@ async def test_promote_by_steps_fails_comes_back_and_then_succeeds(
         sorted(each.get("percent", 0) for each in cloud.state.services["web"]["traffic"])
     )
     first = site.commit(make_files("gcr.io/shop/web:v1"))
-    application = await client.register("web", cloudrun=["tokyo"])
+    application = await client.register_older("web", "tokyo")
 
-    created = await client.completed(await client.deploy("web", first, application, TARGETS))
+    created = await client.wait_deployed(application, first)
     before = describe(cloud)
     failing = [*STEPS[:2], {"name": "SCRIPT_RUN", "with": {"run": "exit 1"}}, STEPS[2]]
     second = site.commit(make_files("gcr.io/shop/web:v2", failing))
-    failed = await client.completed(await client.deploy("web", second, application, TARGETS))
+    failed = await client.wait_deployed(application, second)
     after = describe(cloud)
     broken_steps = list(shares)
     third = site.commit(make_files("gcr.io/shop/web:v3", STEPS))
-    whole = await client.completed(await client.deploy("web", third, application, TARGETS))
+    whole = await client.wait_deployed(application, third)
 
     assert created.status == pb.DEPLOYMENT_SUCCESS, created.status_reason
+    assert [each.name for each in created.stages] == ["CLOUDRUN_SYNC", "CLOUDRUN_ROLLBACK"]
     assert failed.status == pb.DEPLOYMENT_FAILURE
     assert list_stages(failed) == [
         ("CLOUDRUN_PROMOTE", pb.STAGE_SUCCESS),

@@ -35,7 +35,6 @@ def make_files(version: str, stages: list[dict[str, Any]], **spec: Any) -> dict[
         "kind": "LambdaApp",
         "spec": {
             "name": "shop",
-            "trigger": {"onCommit": {"disabled": True}},
             "input": {"functionManifestFile": "function.yaml"},
             **({"pipeline": {"stages": stages}} if stages else {}),
         },
@@ -60,16 +59,12 @@ async def test_a_canary_is_promoted_and_one_that_fails_is_undone(
     target = {"name": "main", "config": aws.target}
     site.configure({"name": "lambda", "deployTargets": [target]}, "scriptrun")
     site.start()
-    targets = {"lambda": ["main"]}
     stages: list[dict[str, Any]] = [
         {"name": "LAMBDA_CANARY_ROLLOUT"},
         {"name": "LAMBDA_PROMOTE", "with": {"percent": 10}},
         {"name": "SCRIPT_RUN", "with": {"run": "true"}},
         {"name": "LAMBDA_PROMOTE", "with": {"percent": 100}},
     ]
-
-    async def deploy(commit: str) -> pb.Deployment:
-        return await client.completed(await client.deploy("shop", commit, application, targets))
 
     def read() -> tuple[Any, ...]:
         alias = functions.get_alias(FunctionName="shop", Name="Service")
@@ -85,16 +80,17 @@ async def test_a_canary_is_promoted_and_one_that_fails_is_undone(
         )
 
     first = site.commit(make_files("v1", []))
-    application = await client.register("shop", **targets)
-    quick = await deploy(first)
+    application = await client.register_older("shop", "main")
+    quick = await client.wait_deployed(application, first)
     second = site.commit(make_files("v2", stages))
-    whole = await deploy(second)
+    whole = await client.wait_deployed(application, second)
     promoted = read()
     stages[2]["with"] = {"run": "exit 1"}
     third = site.commit(make_files("v3", stages, timeout=30))
-    failed = await deploy(third)
+    failed = await client.wait_deployed(application, third)
 
     assert quick.status == pb.DEPLOYMENT_SUCCESS, quick.status_reason
+    assert [stage.name for stage in quick.stages] == ["LAMBDA_SYNC", "LAMBDA_ROLLBACK"]
     assert whole.status == pb.DEPLOYMENT_SUCCESS, whole.status_reason
     assert promoted == ("2", {}, "shop:v2", 5, second)
     assert failed.status == pb.DEPLOYMENT_FAILURE

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Application files of the older kinds, deployed as they are through the plugin of their stages."""
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.piped_site import PipedSite, SiteClient
-from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.model import deployment_pb2 as pb
-from pipecd_wire.rpc import Retry, call
 
 PLUGIN = f'''#!{sys.executable}
 """A cluster on paper: it writes down what it was given."""
@@ -101,23 +98,7 @@ SECTION = {
 async def deployed(site: PipedSite, client: SiteClient, text: str) -> pb.Deployment:
     """Register an application as older clients do, with its provider, and wait for its end."""
     site.commit({"shop/app.pipecd.yaml": text, "shop/deploy.yaml": "{}"})
-    request = external.AddApplicationRequest(
-        name="shop",
-        piped_id=site.piped_id,
-        git_path=site.git_path("shop"),
-        platform_provider="dev",
-    )
-    retry = Retry(attempts=300, cap=0.2, also=frozenset({"NOT_FOUND"}))
-    registered = await call(client.api.AddApplication, request, retry=retry)
-    wanted = external.ListDeploymentsRequest(application_ids=[registered.application_id], limit=100)
-    async with asyncio.timeout(60):
-        while True:
-            found = (await call(client.api.ListDeployments, wanted)).deployments
-            if found:
-                break
-            await asyncio.sleep(0.02)  # between looks at another process
-    ended: pb.Deployment = await client.completed(found[0].id)
-    return ended
+    return await client.wait_deployed(await client.register_older("shop", "dev"))
 
 
 async def test_a_pipeline_of_an_older_kind_runs_through_the_plugin_of_its_stages(

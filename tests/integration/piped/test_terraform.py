@@ -13,6 +13,7 @@ import pytest
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_test_support.piped_site import PipedSite, SiteClient
 from pipecd_test_support.terraform_lab import BACKEND, TerraformLab, data, use_terraform
+from pipecd_test_support.waiting import wait_answer
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.pipecd.api import api_pb2 as own
 from pipecd_wire.rpc import call
@@ -85,7 +86,7 @@ async def test_a_plan_is_approved_and_applied_while_its_plugin_is_killed_then_on
     application_id = await client.register("network", **TARGETS)
     quick = await client.completed(await client.deploy("network", first, application_id, TARGETS))
     assert quick.status == pb.DEPLOYMENT_SUCCESS, quick.status_reason
-    assert [each.name for each in quick.stages] == ["TERRAFORM_SYNC", "TERRAFORM_ROLLBACK"]
+    assert [each.name for each in quick.stages] == ["TERRAFORM_APPLY", "TERRAFORM_ROLLBACK"]
     assert lab.values() == {"terraform_data.one": "v1"}
 
     second = site.commit({"network/app.pipecd.yaml": application("v2", stages=PIPELINE)})
@@ -104,7 +105,7 @@ async def test_a_plan_is_approved_and_applied_while_its_plugin_is_killed_then_on
     plan = "\n".join(await client.log(done, done.stages[0]))
     assert '~ input = "v1" -> "v2"' in plan
     apply = await client.log(done, done.stages[2])
-    assert sum("Apply complete!" in line for line in apply) == 1
+    assert sum("Apply complete!" in line for line in apply) == 1, apply
 
     third = site.commit({"network/app.pipecd.yaml": application("v3")})
     deployment_id = await client.deploy("network", third, application_id, TARGETS)
@@ -116,4 +117,39 @@ async def test_a_plan_is_approved_and_applied_while_its_plugin_is_killed_then_on
     assert cancelled.status == pb.DEPLOYMENT_CANCELLED, cancelled.status_reason
     assert lab.values() == {"terraform_data.one": "v2"}, "rolled back"
     assert not lab.is_locked()
-    assert not list(site.data.glob("**/*.tfplan")), "plans go with their deployments"
+
+    async def find_plans() -> list[Path]:
+        return list(site.data.glob("**/*.tfplan"))
+
+    await wait_answer(find_plans, lambda plans: not plans)  # they go with their deployments
+
+
+async def test_a_commit_of_the_older_kind_is_applied_without_a_way_back_by_default(
+    site: PipedSite, client: SiteClient, lab: TerraformLab
+) -> None:
+    """The older generation rolls TerraformApps back only where `autoRollback` says so."""
+    file = json.loads(application("v1"))
+    del file["spec"]["trigger"], file["spec"]["input"]["autoRollback"]
+    commit = site.commit({"network/app.pipecd.yaml": json.dumps(file)})
+    application_id = await client.register_older("network", "dev")
+
+    done = await client.wait_deployed(application_id, commit)
+
+    assert done.status == pb.DEPLOYMENT_SUCCESS, done.status_reason
+    assert [each.name for each in done.stages] == ["TERRAFORM_APPLY"]
+    assert lab.values() == {"terraform_data.one": "v1"}
+
+
+async def test_a_second_deploy_target_is_refused_before_anything_runs(
+    site: PipedSite, client: SiteClient, lab: TerraformLab
+) -> None:
+    commit = site.commit({"network/app.pipecd.yaml": application("v1")})
+    application_id = await client.register("network", **TARGETS)
+
+    targets = {"terraform": ["dev", "other"]}
+    ended = await client.completed(await client.deploy("network", commit, application_id, targets))
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert "this one has 2: dev, other (make an application for each)" in ended.status_reason
+    assert list(ended.stages) == []
+    assert lab.values() == {}

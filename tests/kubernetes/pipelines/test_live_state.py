@@ -77,14 +77,22 @@ async def test_a_crash_and_a_change_by_hand_are_seen_and_told_from_each_other(
     )
     await site.succeed(commit)
     await wait_status(site, SYNCED)
-    snapshot = await wait_live(site, lambda seen: len(find_pods(seen)) == 2)
-    assert snapshot.health_status == ApplicationLiveStateSnapshot.HEALTHY
+    # The pods are there before they are ready: until then the application is not healthy.
+    await wait_live(
+        site,
+        lambda seen: (
+            len(find_pods(seen)) == 2 and seen.health_status == ApplicationLiveStateSnapshot.HEALTHY
+        ),
+    )
 
     await asyncio.to_thread(namespace.set_behaviour, "crash")
-    snapshot = await wait_live(
-        site, lambda seen: seen.health_status == ApplicationLiveStateSnapshot.UNHEALTHY
+    await wait_live(
+        site,
+        lambda seen: (
+            seen.health_status == ApplicationLiveStateSnapshot.UNHEALTHY
+            and any("CrashLoopBackOff" in each.health_description for each in find_pods(seen))
+        ),
     )
-    assert any("CrashLoopBackOff" in each.health_description for each in find_pods(snapshot))
     await wait_status(site, SYNCED)
 
     place = ("v1", "ConfigMap", "web", namespace.name)

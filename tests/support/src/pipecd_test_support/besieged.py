@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipecd_test_support.chosen_store import add_store_flags
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.rpc import Channel, ClientTls, call, connect
@@ -96,7 +97,8 @@ async def besieged(
     static = _make_static(folder)
     command = [sys.executable, "-c", "from pipecd_controlplane.cli import main; main()", "server"]
     command += ["--data-dir", str(folder / "data"), "--listen", "127.0.0.1:0"]
-    command += ["--admin-port", "0", "--static-dir", str(static), *flags]
+    command += ["--admin-port", "0", "--static-dir", str(static)]
+    command += add_store_flags(folder / "data", flags)
     limited = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(

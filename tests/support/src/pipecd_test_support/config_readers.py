@@ -28,8 +28,8 @@ READERS: dict[str, dict[str, str]] = {
         "locks": "pipecd_piped.trigger.deployment",
     },
     "LimitsConfig": {
-        "deployments": "pipecd_piped.app",
-        "scripts": "pipecd_piped.app",
+        "deployments": "pipecd_piped.parts",
+        "scripts": "pipecd_piped.parts",
     },
     "TriggerConfig": {
         "on_commit": "pipecd_piped.trigger.decide",
@@ -93,15 +93,15 @@ READERS: dict[str, dict[str, str]] = {
     "PipedConfig": {
         "project_id": "pipecd_piped.app",
         "piped_id": "pipecd_piped.app",
-        "api_address": "pipecd_piped.app",
+        "api_address": "pipecd_piped.parts",
         "piped_key_file": "pipecd_piped.configuration",
         "piped_key_data": "pipecd_piped.configuration",
         "sync_interval": "pipecd_piped.git.__init__",
-        "git": "pipecd_piped.app",
-        "limits": "pipecd_piped.app",
+        "git": "pipecd_piped.parts",
+        "limits": "pipecd_piped.parts",
         "repositories": "pipecd_piped.git.__init__",
         "plugins": "pipecd_piped.app",
-        "secret_management": "pipecd_piped.app",
+        "secret_management": "pipecd_piped.parts",
         "app_selector": "pipecd_piped.app",
         "auto_registration": "pipecd_piped.app",
     },
@@ -112,8 +112,8 @@ READERS: dict[str, dict[str, str]] = {
         "limit": "pipecd_piped.appconfig.registration",
     },
     "GitConfig": {
-        "username": "pipecd_piped.app",
-        "email": "pipecd_piped.app",
+        "username": "pipecd_piped.parts",
+        "email": "pipecd_piped.parts",
         "ssh_config_file_path": "pipecd_piped.git.access",
         "host": "pipecd_piped.git.access",
         "host_name": "pipecd_piped.git.access",
@@ -167,6 +167,30 @@ READERS: dict[str, dict[str, str]] = {
     },
     "SqliteConfig": {
         "path": "pipecd_controlplane.serve.config",
+    },
+    "FilestoreConfig": {
+        "config": "pipecd_controlplane.serve.config",
+    },
+    "FolderConfig": {
+        "path": "pipecd_controlplane.serve.config",
+    },
+    "S3Config": {
+        "bucket": "pipecd_controlplane.serve.config",
+        "region": "pipecd_controlplane.serve.config",
+        "profile": "pipecd_controlplane.serve.config",
+        "credentials_file": "pipecd_controlplane.serve.config",
+        "role_arn": "pipecd_controlplane.serve.config",
+        "token_file": "pipecd_controlplane.serve.config",
+        "prefix": "pipecd_controlplane.serve.config",
+    },
+    "MinioConfig": {
+        "endpoint": "pipecd_controlplane.serve.config",
+        "bucket": "pipecd_controlplane.serve.config",
+        "access_key_file": "pipecd_controlplane.serve.config",
+        "secret_key_file": "pipecd_controlplane.serve.config",
+        "auto_create_bucket": "pipecd_controlplane.serve.config",
+        "region": "pipecd_controlplane.serve.config",
+        "prefix": "pipecd_controlplane.serve.config",
     },
     "RetentionConfig": {
         "deployments": "pipecd_controlplane.serve.config",

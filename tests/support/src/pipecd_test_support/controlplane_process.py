@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pipecd_test_support.chosen_store import add_store_flags
+
 PROCESS_LIMIT_SECONDS = 60.0
 """How long a process may take to start or to end, on the slowest machine."""
 
@@ -50,7 +52,7 @@ async def running_server(
         str(folder),
         "--listen",
         "127.0.0.1:0",
-        *flags,
+        *add_store_flags(folder, flags),
         env={**os.environ, **(env or {})},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -13,8 +13,8 @@ from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.keys import hash_of, new_api_key
 from pipecd_model.ids import new_id
+from pipecd_test_support.chosen_store import find_postgres
 from pipecd_test_support.controlplane_messages import MessageBuilder
-from pipecd_test_support.postgres import find_postgres
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.apiservice import service_pb2_grpc as apiservice_grpc
 from pipecd_wire.model import apikey_pb2, common_pb2, deployment_pb2, project_pb2

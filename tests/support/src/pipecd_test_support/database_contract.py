@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.audit import Audit, AuditFilter
@@ -28,6 +28,9 @@ WAIT_SECONDS = 20
 
 INSERT = insert(schema.project)
 ALL = select(schema.project.c.id).order_by(schema.project.c.id)
+DATA = select(schema.project.c.id, schema.project.c.data).where(
+    schema.project.c.id == bindparam("id")
+)
 ALARMS = select(
     schema.piped_alarm.c.sentence, schema.piped_alarm.c.raised_at, schema.piped_alarm.c.seen_at
 )
@@ -82,6 +85,19 @@ async def list_audit(database: Database) -> list[str]:
     return [record.action for record in page.items]
 
 
+HOSTILE_TEXTS = (
+    "a\0b",
+    "\0",
+    "\ufdd0",
+    "\ufdd00",
+    "\ufdd01\0",
+    "\x1b[2J",
+    "'; --",
+    "\U0001f600",
+    " ",
+)
+
+
 class DatabaseContract:
     """Inherited by the test class of each driver, which overrides the fixture `database`."""
 
@@ -104,6 +120,18 @@ class DatabaseContract:
         assert [task.result() for task in good] == await list_ids(database)
         assert {task.result() for task in bad} == {"changed my mind"}
         assert sorted(change.id for change in told) == await list_ids(database)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["a\0b", "\0", "\ufdd0", "\ufdd00", "\ufdd01\0", "\x1b[2J", "'; --", "\U0001f600", " "],
+    )
+    async def test_any_text_is_found_as_it_was_written(self, database: Database, text: str) -> None:
+        """A text of protobuf may hold whatever is Unicode, a NUL too."""
+        await database.write(add_project(text, text.encode()))
+        await database.write(add_project(f"{text}x"))
+
+        assert await database.one(DATA, id=text) == (text, text.encode())
+        assert sorted(await list_ids(database)) == sorted([text, f"{text}x"])
 
     async def test_a_row_is_added_once_and_the_unit_goes_on(self, database: Database) -> None:
         async def work(transaction: Transaction) -> list[bool]:
@@ -222,15 +250,21 @@ class DatabaseContract:
         """A snapshot for an agent is read in several statements; all are of one time."""
         await database.write(add_project("p1"))
         loop = asyncio.get_running_loop()
+        runs = 0
 
         async def work(view: View) -> tuple[int, int]:
+            nonlocal runs
+            runs += 1  # a driver may run it again when it learns that it reads twice
             before = len(await view.all(ALL))
-            written = asyncio.run_coroutine_threadsafe(database.write(add_project("p2")), loop)
+            another = add_project(f"other {runs}")
+            written = asyncio.run_coroutine_threadsafe(database.write(another), loop)
             written.result(timeout=WAIT_SECONDS)
             return before, len(await view.all(ALL))
 
-        assert await database.read(work) == (1, 1)
-        assert await list_ids(database) == ["p1", "p2"]
+        before, after = await database.read(work)
+
+        assert before == after == runs
+        assert len(await list_ids(database)) == 1 + runs
 
     async def test_units_run_off_the_event_loop(self, database: Database) -> None:
         """They parse what they read: the event loop answers others meanwhile."""

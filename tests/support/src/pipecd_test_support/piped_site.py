@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipecd_model.ids import new_id
+from pipecd_test_support.chosen_store import add_store_flags
+from pipecd_test_support.waiting import wait_answer
+from pipecd_wire.apiservice import service_pb2 as external
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
@@ -76,15 +79,17 @@ class ServerProcess:
 
     def start(self) -> None:
         self._log.unlink(missing_ok=True)
-        arguments = ["--data-dir", str(self._folder / "data"), "--listen", self.address]
+        data = self._folder / "data"
+        arguments = ["--data-dir", str(data), "--listen", self.address]
+        arguments += add_store_flags(data, self._flags)
         with self._log.open("wb") as sink:
             self._process = subprocess.Popen(
-                [str(BIN / "pipecd"), "server", *arguments, *self._flags],
+                [str(BIN / "pipecd"), "server", *arguments],
                 env={**os.environ, **self.variables},
                 stdout=sink,
                 stderr=subprocess.STDOUT,
             )
-        key = self._folder / "data" / "admin.key"
+        key = data / "admin.key"
         until(lambda: LISTENING in self._log.read_text() and key.exists(), self._process, self._log)
         self.address = self._log.read_text().partition(LISTENING)[2].splitlines()[0]
 
@@ -130,8 +135,34 @@ class SiteClient:
             },
         )
         # The control plane knows the repository when piped has introduced itself.
-        retry = Retry(attempts=5 * LIMIT, cap=0.2, also=frozenset({"NOT_FOUND"}))
+        retry = Retry(attempts=5 * LIMIT, cap_seconds=0.2, also=frozenset({"NOT_FOUND"}))
         return (await call(self.applications.AddApplication, request, retry=retry)).application_id
+
+    async def register_older(self, path: str, provider: str) -> str:
+        """Register an application as older clients do, with a provider; answers its id."""
+        request = external.AddApplicationRequest(
+            name=path,
+            piped_id=self._site.piped_id,
+            git_path=self._site.git_path(path),
+            platform_provider=provider,
+        )
+        retry = Retry(attempts=5 * LIMIT, cap_seconds=0.2, also=frozenset({"NOT_FOUND"}))
+        return (await call(self.api.AddApplication, request, retry=retry)).application_id
+
+    async def wait_deployed(self, application_id: str, commit: str = "") -> pb.Deployment:
+        """Wait until the deployment that piped has triggered is over; answers it.
+
+        Without a commit, any deployment of the application is meant.
+        """
+        wanted = external.ListDeploymentsRequest(application_ids=[application_id], limit=100)
+
+        async def find() -> str:
+            found = (await call(self.api.ListDeployments, wanted)).deployments
+            ids = (each.id for each in found if commit in {"", each.trigger.commit.hash})
+            return next(ids, "")
+
+        ended: pb.Deployment = await self.completed(await wait_answer(find, bool))
+        return ended
 
     async def deploy(
         self,

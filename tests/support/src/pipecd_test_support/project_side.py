@@ -2,9 +2,8 @@
 """A project of a served control plane, ways to make one thing of everything in it, its callers."""
 
 import hashlib
-import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from pipecd_model.ids import new_id
 from pipecd_model.secrets import KeyPair
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import ServedControlPlane
+from pipecd_test_support.stored_rows import hash_project
 from pipecd_wire.model import (
     apikey_pb2,
     application_live_state_pb2,
@@ -394,27 +394,11 @@ class ProjectSide:
         page = await self.stores.audit.page(self.project_id, AuditFilter(), limit=1, cursor="")
         return page.head
 
-    def fingerprint(self) -> str:
+    async def fingerprint(self) -> str:
         """All that is kept of this project, as one hash."""
-        path = self.plane.running.data_dir / "pipecd.db"
-        digest = hashlib.sha256()
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            for (table,) in sorted(names):
-                columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-                column = "project_id" if "project_id" in columns else "id"
-                if column not in columns or table in {"api_key_fact", "audit_record"}:
-                    continue  # when a key was used last, and who was refused, changes nothing
-                rows: Iterable[tuple[object, ...]] = connection.execute(
-                    f"SELECT * FROM {table} WHERE {column} = ?",  # noqa: S608 - our own names
-                    (self.project_id,),
-                )
-                if table == "session":  # those that are over are cleaned up while we look
-                    rows = [row for row in rows if f"{self.project_id}-somebody" in row]
-                for row in sorted(map(repr, rows)):
-                    digest.update(f"{table} {row}\n".encode())
-        connection.close()
-        return digest.hexdigest()
+        return await hash_project(
+            self.plane.stores.database, self.plane.running.data_dir, self.project_id
+        )
 
 
 async def add_side(plane: ServedControlPlane, project_id: str) -> ProjectSide:

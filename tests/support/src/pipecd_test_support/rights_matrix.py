@@ -109,7 +109,7 @@ class RightsMatrix:
                 self._expect(status == "OK", method, caller, "own", status)
                 await self._judge_audit(method, caller, end, {"OK", UNCHANGED})
             else:
-                before = self.ours.fingerprint()
+                before = await self.ours.fingerprint()
                 end = (await self.ours.read_audit_head()).sequence
                 status, _ = await self.call(method, request, caller)
                 refused = status in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
@@ -124,10 +124,11 @@ class RightsMatrix:
                     "own, the kind of refusal",
                     status,
                 )
-                self._expect(before == self.ours.fingerprint(), method, caller, "changed", status)
+                same = before == await self.ours.fingerprint()
+                self._expect(same, method, caller, "changed", status)
         for caller in self.theirs.callers:
             self.cells += 1
-            before = self.ours.fingerprint()
+            before = await self.ours.fingerprint()
             status, answer = await self.call(method, request, caller)
             if not caller.is_allowed(method):
                 refused = status in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
@@ -135,7 +136,7 @@ class RightsMatrix:
             self._expect(status not in {"INTERNAL", "UNKNOWN"}, method, caller, "foreign", status)
             told = f"{self.ours.project_id}-".encode() in answer
             self._expect(not told, method, caller, "foreign, told ours", status)
-            same = before == self.ours.fingerprint()
+            same = before == await self.ours.fingerprint()
             self._expect(same, method, caller, "foreign, changed ours", status)
 
     async def _judge_audit(

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipecd_controlplane.app import control_plane
 from pipecd_controlplane.settings import ServerSettings
+from pipecd_test_support.chosen_store import find_postgres
 from pipecd_test_support.controlplane_server import ServedControlPlane
 
 PlaneWith = Callable[..., AbstractAsyncContextManager[ServedControlPlane]]
@@ -19,6 +20,7 @@ async def serving_with(folder: Path, **settings: Any) -> AsyncIterator[ServedCon
     """Serves a folder while the block runs; `settings` are fields of `ServerSettings`."""
     plain: dict[str, Any] = {
         "data_dir": folder,
+        "postgres": find_postgres(folder),
         "grace_seconds": 1,
         "console_dir": folder / "no-console",
     }

@@ -19,6 +19,8 @@ class StubServer:
     """By the name of the method."""
     status: grpc.StatusCode | None = None
     """What every call ends with, if anything."""
+    statuses: Mapping[str, grpc.StatusCode] = field(default_factory=dict)
+    """What calls of some methods end with, by the name of the method."""
     holds: bool = False
     """Does a stream stay open after its last message?"""
     address: str = ""
@@ -33,8 +35,9 @@ class StubServer:
         metadata = {str(key): str(value) for key, value in context.invocation_metadata()}
         self.calls.append((name, metadata))
         self.called.set()
-        if self.status is not None:
-            context.abort(self.status, "as the test says")
+        status = self.statuses.get(name, self.status)
+        if status is not None:
+            context.abort(status, "as the test says")
         if name not in self.answers:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"no answer for {name}")
         for message in self.answers[name]:

@@ -100,6 +100,32 @@ class EcsLab:
         self._balanced = {**groups, **made}
         return self._balanced
 
+    def add_load_balancer(self) -> str:
+        """Makes a second load balancer whose listener forwards to both groups; returns its ARN."""
+        elb = self.aws.elb
+        known = elb.describe_load_balancers(Names=[f"lb-{self.number}"])["LoadBalancers"][0]
+        subnets = [each["SubnetId"] for each in known["AvailabilityZones"]]
+        made = elb.create_load_balancer(Name=f"second-{self.number}", Subnets=subnets)
+        weights = [
+            {"TargetGroupArn": self._balanced[name], "Weight": weight}
+            for name, weight in (("primary", 100), ("canary", 0))
+        ]
+        listener = elb.create_listener(
+            LoadBalancerArn=made["LoadBalancers"][0]["LoadBalancerArn"],
+            Protocol="HTTP",
+            Port=80,
+            DefaultActions=[{"Type": "forward", "ForwardConfig": {"TargetGroups": weights}}],
+        )
+        arn: str = listener["Listeners"][0]["ListenerArn"]
+        return arn
+
+    def read_default_weights(self, listener: str) -> dict[str, int]:
+        """The weights of a listener's own rule."""
+        names = {arn: name for name, arn in self._balanced.items()}
+        found = self.aws.elb.describe_listeners(ListenerArns=[listener])["Listeners"][0]
+        groups = found["DefaultActions"][0]["ForwardConfig"]["TargetGroups"]
+        return {names[each["TargetGroupArn"]]: each["Weight"] for each in groups}
+
     def read_weights(self) -> dict[str, list[tuple[str, int]]]:
         """The weights of all rules, by listener and rule."""
         names = {arn: name for name, arn in self._balanced.items()}
@@ -158,8 +184,10 @@ class EcsLab:
             commit=replace(made.commit, hash=target.name),
             running_commit=running.name if running else "",
         )
+        plugin = Ecs()
+        plugin.accounts = self.aws.accounts
         return StageHarness(
-            Ecs(),
+            plugin,
             clock=FakeClock(),
             deployment=made,
             directory=target,
@@ -183,16 +211,17 @@ class EcsLab:
         )["services"][0]
         return found
 
-    def read_sets(self, name: str = "web") -> list[Object]:
-        """The task sets: status, image, share, commit."""
-        sets = self.aws.ecs.describe_task_sets(
-            cluster=self.cluster, service=name, include=["TAGS"]
-        )["taskSets"]
+    def read_sets(self, name: str = "web", client: Any = None) -> list[Object]:
+        """The task sets: status, image, share, commit; `client` may be of another region."""
+        client = client or self.aws.ecs
+        sets = client.describe_task_sets(cluster=self.cluster, service=name, include=["TAGS"])[
+            "taskSets"
+        ]
         return sorted(
             (
                 {
                     "status": each["status"],
-                    "image": self.read_image(each["taskDefinition"]),
+                    "image": self.read_image(each["taskDefinition"], client),
                     "scale": each["scale"]["value"],
                     "commit": {t["key"]: t["value"] for t in each["tags"]}.get(
                         "pipecd-dev-commit-hash"
@@ -203,8 +232,9 @@ class EcsLab:
             key=lambda each: str(each["status"]),
         )
 
-    def read_image(self, task_definition: str) -> str:
-        found = self.aws.ecs.describe_task_definition(taskDefinition=task_definition)
+    def read_image(self, task_definition: str, client: Any = None) -> str:
+        client = client or self.aws.ecs
+        found = client.describe_task_definition(taskDefinition=task_definition)
         image: str = found["taskDefinition"]["containerDefinitions"][0]["image"]
         return image
 

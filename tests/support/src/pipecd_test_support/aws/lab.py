@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipecd_aws import AwsAccounts
+
 REGION = "eu-central-1"
 CREDENTIALS = "[default]\naws_access_key_id = test\naws_secret_access_key = test\n"
 
@@ -23,13 +25,15 @@ class AwsLab:
         self.url = url
         self.credentials_file = credentials_file
         self._session = botocore.session.Session()
+        self.accounts = AwsAccounts()
+        """For all plugins that a test makes: signing in takes longer than most tests."""
         self.ecs, self.elb, self.ec2 = (self.make_client(name) for name in ("ecs", "elbv2", "ec2"))
 
-    def make_client(self, service: str) -> Any:
+    def make_client(self, service: str, region: str = REGION) -> Any:
         """Returns a client of botocore that sees the server as AWS."""
         return self._session.create_client(
             service,
-            region_name=REGION,
+            region_name=region,
             endpoint_url=self.url,
             aws_access_key_id="test",
             aws_secret_access_key="test",  # noqa: S106 - moto takes anything
@@ -51,7 +55,8 @@ class AwsLab:
 
         `throttle`, `deny`, `fail` (503), `refuse` (with code and message): AWS does not do it.
         `lost`: AWS does it, and answers 500. `hold`: AWS does it, and does not answer. `hide`: the
-        answer lists nothing yet. `after` calls of it go well first.
+        answer lists nothing yet. `stale`: DescribeServices answers as it did last. `untagged`: the
+        answer has no tags. `after` calls of it go well first.
         """
         self._post(
             {"faults": [{"action": action, "kind": kind, "count": count, "after": after, **more}]}

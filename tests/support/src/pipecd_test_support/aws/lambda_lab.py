@@ -76,6 +76,7 @@ class LambdaLab:
             running_commit=make_hash(self.running) if self.running else "",
         )
         plugin = Lambda()
+        plugin.accounts = self.aws.accounts
         return StageHarness(
             plugin,
             clock=FakeClock(),

@@ -49,6 +49,7 @@ class LabApp:
         self._drained: dict[str, dict[str, Any]] = {}
         self._drains = False
         self._lambda = LambdaPlane()
+        self._told_service = b""
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(min(int(environ.get("CONTENT_LENGTH") or 0), MOST_BODY))
@@ -57,9 +58,13 @@ class LabApp:
         action, parameters = read_action(environ, body)
         with self._lock:
             if action:
-                self._calls.append({"action": action, "parameters": parameters})
+                self._calls.append(
+                    {"action": action, "parameters": parameters, "key": read_scope(environ, 0)}
+                )
             fault = self._take_fault(action)
         is_json = "HTTP_X_AMZ_TARGET" in environ or "Action" not in parameters
+        if fault is not None and action.startswith("S3:"):
+            return refuse_s3(fault)(environ, start_response)
         if fault is not None and (refusal := refuse(fault, is_json=is_json)) is not None:
             return refusal(environ, start_response)
         if (known := self._lambda.answer(environ, parameters)) is not None:
@@ -73,8 +78,18 @@ class LabApp:
             time.sleep(60)  # the caller is killed meanwhile
         if fault is not None and fault["kind"] == "hide":
             answer = json.dumps({"services": [], "taskSets": [], "failures": []}).encode()
+        if action == "DescribeServices" and fault is None and status == 200:
+            self._told_service = answer
+        if fault is not None and fault["kind"] == "stale":
+            answer = self._told_service
+        if fault is not None and fault["kind"] == "untagged":
+            answer = hide_tags(answer)
+        length = {k.lower(): v for k, v in headers}.get("content-length", "")
         headers = [(k, v) for k, v in headers if k.lower() != "content-length"]
-        return Response(answer, status, headers)(environ, start_response)
+        response = Response(answer, status, headers)
+        if environ["REQUEST_METHOD"] == "HEAD":
+            response.headers["Content-Length"] = length  # of what is not sent
+        return response(environ, start_response)
 
     def _control(self, environ: Environ, body: bytes) -> Response:
         with self._lock:
@@ -107,7 +122,7 @@ class LabApp:
         self, environ: Environ, body: bytes, action: str, parameters: Mapping[str, Any]
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         token = parameters.get("clientToken")
-        key = f"{action}/{token}"
+        key = f"{read_region(environ)}/{action}/{token}"
         json_type = [("Content-Type", "application/x-amz-json-1.1")]
         if token and key in self._tokens:
             return self._tokens[key][0], json_type, self._tokens[key][1]
@@ -203,10 +218,23 @@ class LabApp:
         return any("broken" in each.get("image", "") for each in containers)
 
 
+def read_region(environ: Environ) -> str:
+    """Returns the region that a call was signed for; tokens are those of one region."""
+    return read_scope(environ, 2)
+
+
+def read_scope(environ: Environ, part: int) -> str:
+    """Returns a part of what a call was signed for: 0 is the key's id, 2 the region."""
+    scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].split("/")
+    return scope[part] if len(scope) > part else ""
+
+
 def read_action(environ: Environ, body: bytes) -> tuple[str, dict[str, Any]]:
     """Returns the action of a request, of any protocol, and what it says."""
     if (found_rest := read_rest_action(environ, body)) is not None:
         return found_rest
+    if "/s3/aws4_request" in environ.get("HTTP_AUTHORIZATION", ""):
+        return f"S3:{environ['REQUEST_METHOD']}", {"path": environ["PATH_INFO"]}
     if target := environ.get("HTTP_X_AMZ_TARGET", ""):
         try:
             found = json.loads(body or b"{}")
@@ -241,6 +269,27 @@ def refuse(fault: Mapping[str, Any], *, is_json: bool) -> Response | None:
     said = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>"
     body = f"<ErrorResponse>{said}<RequestId>lab</RequestId></ErrorResponse>"
     return Response(body, status, content_type="text/xml")
+
+
+def hide_tags(answer: bytes) -> bytes:
+    """Returns the answer of GetFunction to somebody without the right lambda:ListTags."""
+    told = json.loads(answer)
+    told.pop("Tags", None)
+    said = "not authorized to perform: lambda:ListTags"
+    return json.dumps(
+        {**told, "TagsError": {"ErrorCode": "AccessDenied", "Message": said}}
+    ).encode()
+
+
+def refuse_s3(fault: Mapping[str, Any]) -> Response:
+    """Returns the answer of a fault of a bucket: `deny`, `fail`, or `hold` until nobody waits."""
+    status, code = {"deny": (403, "AccessDenied"), "fail": (503, "SlowDown")}.get(
+        fault["kind"], (500, "InternalError")
+    )
+    if fault["kind"] == "hold":
+        time.sleep(60)  # the caller gives up meanwhile
+    said = f"<Error><Code>{code}</Code><Message>by the lab</Message></Error>"
+    return Response(said, status, content_type="application/xml")
 
 
 def main() -> None:

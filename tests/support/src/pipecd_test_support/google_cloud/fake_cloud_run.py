@@ -20,6 +20,8 @@ from pipecd_test_support.web_server import Answer, Question, WebServer
 
 LATEST: Final = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
 REVISION: Final = "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION"
+NOT_OF_REVISIONS: Final = frozenset({"healthCheckDisabled"})
+"""Fields of a template that the revision made of it does not have."""
 TIME: Final = "2026-11-18T00:00:00.123456789Z"
 RESOURCE: Final = re.compile(
     r"/v2/(?P<parent>projects/[^/]+/locations/[^/]+)/(?P<kind>services|jobs|operations)"
@@ -324,7 +326,7 @@ class FakeCloudRun(WebServer):
         image = config["containers"][0]["image"]
         message = next((said for each, said in self.broken.items() if each in image), "")
         hangs = any(each in image for each in self.hanging)
-        body = copy.deepcopy(config) | {
+        body = {k: v for k, v in copy.deepcopy(config).items() if k not in NOT_OF_REVISIONS} | {
             "name": f"{service['name']}/revisions/{revision}",
             "uid": str(uuid.uuid4()),
             "service": name,

@@ -18,6 +18,7 @@ Object: TypeAlias = dict[str, Any]
 
 WAIT_SECONDS: Final = 30.0
 """How long any one wait may take, on the slowest machine."""
+TOO_MANY: Final = 429
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
@@ -43,7 +44,9 @@ class Api:
         authority: Path,
         certificate: tuple[Path, Path] | None = None,
         token: str = "",
+        throttled_seconds: float = WAIT_SECONDS,
     ) -> None:
+        """`throttled_seconds`: how long a request that the server throttles is retried."""
         tls = ssl.create_default_context(cafile=str(authority))
         if certificate is not None:
             tls.load_cert_chain(*map(str, certificate))
@@ -52,6 +55,7 @@ class Api:
             base_url=server, verify=tls, headers=headers, timeout=WAIT_SECONDS, trust_env=False
         )
         self._places: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._throttled_seconds = throttled_seconds
 
     def close(self) -> None:
         """Close its connections."""
@@ -66,12 +70,20 @@ class Api:
         content_type: str = "application/json",
         **parameters: str,
     ) -> Object:
-        """Return the answer to one request. Raises RefusedError."""
+        """Return the answer to one request. Raises RefusedError.
+
+        One that is throttled, as while the server takes up a new kind of object, is retried.
+        """
         content = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type} if body is not None else {}
-        response = self._client.request(
-            method, path, content=content, headers=headers, params=parameters
-        )
+        deadline = time.monotonic() + self._throttled_seconds
+        while True:
+            response = self._client.request(
+                method, path, content=content, headers=headers, params=parameters
+            )
+            if response.status_code != TOO_MANY or time.monotonic() >= deadline:
+                break
+            time.sleep(float(response.headers.get("Retry-After", 1)))
         if response.is_error:
             raise RefusedError(method, path, response)
         found = response.json() if "json" in response.headers.get("Content-Type", "") else {}
