@@ -9,68 +9,7 @@ RUNS := $(VENV)/.runs
 SOURCES := packages plugins tools tests bench conftest.py
 WORKERS ?= 2
 N ?= 50
-TYPED_TESTS := \
-	bench \
-	packages/aws/tests \
-	packages/controlplane/tests/*.py \
-	packages/controlplane/tests/api \
-	packages/controlplane/tests/auth \
-	packages/controlplane/tests/http \
-	packages/controlplane/tests/matrix \
-	packages/controlplane/tests/ops \
-	packages/controlplane/tests/serve \
-	packages/controlplane/tests/signin \
-	packages/controlplane/tests/site \
-	packages/controlplane/tests/store \
-	packages/controlplane/tests/usecases \
-	packages/controlplane/tests/web \
-	packages/controlplane/tests/wire \
-	packages/piped/tests/appconfig \
-	packages/google/tests \
-	packages/model/tests \
-	packages/pipectl/tests \
-	packages/piped/tests/*.py \
-	packages/piped/tests/controlplane \
-	packages/piped/tests/git \
-	packages/piped/tests/livestate \
-	packages/piped/tests/plan \
-	packages/piped/tests/plugins \
-	packages/piped/tests/preview \
-	packages/piped/tests/programs \
-	packages/piped/tests/report \
-	packages/piped/tests/schedule \
-	packages/piped/tests/secrets \
-	packages/piped/tests/source \
-	packages/piped/tests/trigger \
-	packages/quickstart/tests \
-	packages/runtime/tests \
-	packages/sdk/tests \
-	packages/wire/tests \
-	plugins/analysis/tests \
-	plugins/cloudrun/tests \
-	plugins/dummy/tests \
-	plugins/ecs/tests \
-	plugins/files/tests \
-	plugins/kubernetes/tests \
-	plugins/lambda/tests \
-	plugins/scriptrun/tests \
-	plugins/terraform/tests \
-	plugins/wait/tests \
-	plugins/waitapproval/tests \
-	tests/chaos \
-	tests/conformance \
-	tests/console \
-	tests/docs \
-	tests/e2e \
-	tests/integration/config \
-	tests/integration/floods \
-	tests/integration/interop \
-	tests/integration/pipectl \
-	tests/integration/piped \
-	tests/kubernetes \
-	tests/packaging \
-	tests/sequences \
-	tests/support/src
+TYPED_TESTS := bench packages/*/tests plugins/*/tests tests conftest.py
 # What is built into the package, where the page's sources are.
 CONSOLE := $(if $(wildcard console/package.json),console)
 BUILD_CONSOLE := $(if $(CONSOLE),--build-console tools/build_console.py)
@@ -116,11 +55,10 @@ prometheus: ## unpack Debian's Prometheus into the user's cache, for the test of
 console: $(RUNS) ## build the web page into the package of the control plane
 	@$(BIN)/python tools/build_console.py $(ARGS)
 
-test: setup browser prometheus ## the whole suite but the slow platforms
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+test: setup browser prometheus ## the whole suite but the slow platforms; STORE=postgresql: all of it on that store
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(if $(STORE),--store $(STORE)) $(ARGS)
 
 test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths
-	@echo "The slow platform AWS is not built yet."
 	$(MAKE) test ARGS="-m 'not kubernetes'"
 	$(MAKE) test-kubernetes
 	$(MAKE) chaos N=300

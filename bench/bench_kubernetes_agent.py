@@ -19,7 +19,7 @@ from pipecd_plugin_kubernetes.apply import apply_manifests
 from pipecd_plugin_kubernetes.client import Cluster, load_connection
 from pipecd_plugin_kubernetes.manifest import Manifest
 from report import Bar, Unheard, info, report
-from world import World, children, cpu_seconds, pss_mib, world
+from world import World, children, cpu_seconds, make_plugin_entry, pss_mib, world
 
 from pipecd_sdk import StageLog
 from pipecd_test_support.kubernetes.api import Object
@@ -48,7 +48,8 @@ def main() -> None:
 
 
 async def measure(folder: Path, kubeconfig: Path, namespace: Namespace) -> None:
-    async with world(folder, kubeconfig=kubeconfig) as running:
+    kubernetes = make_plugin_entry("kubernetes", {"kubeConfigPath": str(kubeconfig)})
+    async with world(folder, plugins=[kubernetes]) as running:
         await measure_canary(running, namespace)
         await measure_many(running, namespace)
         await measure_floor(kubeconfig, namespace)

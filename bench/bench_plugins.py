@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an idle plugin costs: time until it is ready, and memory, as ratios to a bare process.
 
-The bare process imports grpc.aio and the messages of the plugin service, serves one method and says
-so: what every plugin in Python has to do at the least. All take turns; the ratio is that of the
-medians. Memory is the proportional set size, so what several processes share is counted once.
+A plugin with deploy targets has one, of a platform that is not there. The bare process imports
+grpc.aio and the messages of the plugin service, serves one method and says so: what every plugin in
+Python has to do at the least. All take turns; the ratio is that of the medians. Memory is the
+proportional set size, so what several processes share is counted once.
 """
 
 import asyncio
@@ -105,10 +106,14 @@ async def turn(folder: Path, times: dict[str, list[float]], sizes: dict[str, lis
 
 
 def entry_of(name: str, folder: Path) -> dict[str, object]:
-    """A plugin's entry in the piped file; a cluster of one is not there, and is asked by nobody."""
-    configs = {
+    """A plugin's entry in the piped file; no platform of these is there, and nobody asks one."""
+    configs: dict[str, dict[str, str]] = {
         "files": {"path": str(folder)},
         "kubernetes": {"masterURL": "https://127.0.0.1:1"},
+        "terraform": {},
+        "ecs": {"region": "eu-central-1", "endpointUrl": "http://127.0.0.1:1"},
+        "lambda": {"region": "eu-central-1", "endpointUrl": "http://127.0.0.1:1"},
+        "cloudrun": {"project": "bench", "region": "us-east1", "endpoint": "http://127.0.0.1:1"},
     }
     return {"deployTargets": [{"name": "a", "config": configs[name]}]} if name in configs else {}
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists and reports of a control plane with 10,000 applications and 200,000 deployments.
+"""Lists and reports of a control plane with 10,000 applications and 1,000,000 deployments.
 
-Each list is asked as a handler asks it (off the event loop, messages read), beside the same
-statement in bare sqlite3 on the same file. Reports are group-committed; beside them, bare SQLite
-that commits as many updates at a time.
+On SQLite and on PostgreSQL. Each list is asked as a handler asks it (off the event loop, messages
+read), beside the same statement in the bare driver on the same database. Reports to SQLite are
+group-committed; beside them, bare SQLite that commits as many updates at a time. For reports to
+PostgreSQL see bench_replicas.py.
 
-    python bench/bench_store.py [--deployments N] [--folder KEPT]
+    python bench/bench_store.py [--deployments N] [--stores sqlite,postgresql] [--folder KEPT]
 """
 
 import argparse
@@ -16,24 +17,29 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import asyncpg
 from report import Bar, info, report
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from store_rows import Rows, copy_into_postgres, insert_into_sqlite, record_rows
 
 from pipecd_controlplane.store.applications import ApplicationFilter
-from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
 from pipecd_controlplane.store.listing import build_listing
 from pipecd_controlplane.store.open import SqliteFolder, open_database
 from pipecd_controlplane.store.paging import Position
+from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.statements import Compiled
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases import deployments, insights
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_test_support.postgres import running_postgres
 from pipecd_wire.model import application_pb2, common_pb2, insight_pb2
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.webservice import service_pb2 as webservice
@@ -93,19 +99,84 @@ def deployment(number: int, count: int) -> pb.Deployment:
     )
 
 
-async def fill(kept: Stores, count: int) -> None:
-    async def applications(transaction: Transaction) -> None:
-        for number in range(APPLICATIONS):
-            await kept.applications.add_in(transaction, application(number))
+class BareDriver(Protocol):
+    """The driver of a database, without anything of ours around it."""
 
-    await kept.database.write(applications)
-    for start in range(0, count, 5000):
+    name: str
 
-        async def some(transaction: Transaction, start: int = start) -> None:
-            for number in range(start, min(start + 5000, count)):
-                await kept.deployments.add_in(transaction, deployment(number, count))
+    async def insert(self, rows: Rows) -> None:
+        """Writes rows in bulk."""
 
-        await kept.database.write(some)
+    async def finish(self) -> None:
+        """Gathers statistics, as the database would by itself some time later."""
+
+    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
+        """Returns how many milliseconds each run of a statement took, its messages read."""
+
+
+class BareSqlite:
+    """The file in bare sqlite3."""
+
+    name = "sqlite3"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = sqlite3.connect(path)
+
+    async def insert(self, rows: Rows) -> None:
+        insert_into_sqlite(self._path, rows)
+
+    async def finish(self) -> None:
+        self._connection.execute("ANALYZE")
+
+    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
+        compiled = Compiled(statement, SQLiteDialect(paramstyle="qmark"))
+        arguments = compiled.arguments(parameters)
+        self._connection.execute(compiled.text, arguments).fetchall()
+        taken = []
+        for _ in range(RUNS):
+            started = time.perf_counter()
+            for row in self._connection.execute(compiled.text, arguments):
+                pb.Deployment.FromString(row[0])
+            taken.append((time.perf_counter() - started) * 1000)
+        return sorted(taken)
+
+
+class BarePostgres:
+    """A connection of bare asyncpg."""
+
+    name = "asyncpg"
+
+    def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._connection = connection
+
+    async def insert(self, rows: Rows) -> None:
+        await copy_into_postgres(self._connection, rows)
+
+    async def finish(self) -> None:
+        await self._connection.execute("VACUUM ANALYZE")
+
+    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
+        dialect = PGDialect_asyncpg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call] # SQLAlchemy's
+        compiled = Compiled(statement, dialect)
+        arguments = compiled.arguments(parameters)
+        await self._connection.fetch(compiled.text, *arguments)
+        taken = []
+        for _ in range(RUNS):
+            started = time.perf_counter()
+            for row in await self._connection.fetch(compiled.text, *arguments):
+                pb.Deployment.FromString(row[0])
+            taken.append((time.perf_counter() - started) * 1000)
+        return sorted(taken)
+
+
+async def fill(kept: Stores, bare: BareDriver, count: int) -> None:
+    for rows in record_rows(kept.applications, map(application, range(APPLICATIONS))):
+        await bare.insert(rows)
+    made = (deployment(number, count) for number in range(count))
+    for rows in record_rows(kept.deployments, made):
+        await bare.insert(rows)
+    await bare.finish()
 
 
 async def timed(run: Callable[[], Awaitable[Any]]) -> list[float]:
@@ -118,38 +189,20 @@ async def timed(run: Callable[[], Awaitable[Any]]) -> list[float]:
     return sorted(taken)
 
 
-def bare(
-    connection: sqlite3.Connection, wanted: DeploymentFilter, leader: str, cursor: str
-) -> list[float]:
-    """The same statement in bare sqlite3, its rows read as messages."""
-    rows = wanted.rows()
-    compiled = Compiled(
-        build_listing(LIST, rows.shape(), leader),
-        SQLiteDialect(paramstyle="qmark"),
-    )
+def list_parameters(wanted: DeploymentFilter, cursor: str) -> dict[str, Any]:
     place = Position.decode(cursor) if cursor else Position(created_at=2**62, id="")
-    arguments = compiled.arguments(
-        {
-            "project_id": PROJECT,
-            **rows.parameters(),
-            "created_at": place.created_at,
-            "after": place.id,
-            "batch": PAGE + 1,
-        }
-    )
-    connection.execute(compiled.text, arguments).fetchall()
-    taken = []
-    for _ in range(RUNS):
-        started = time.perf_counter()
-        for row in connection.execute(compiled.text, arguments):
-            pb.Deployment.FromString(row[0])
-        taken.append((time.perf_counter() - started) * 1000)
-    return sorted(taken)
+    return {
+        "project_id": PROJECT,
+        **wanted.rows().parameters(),
+        "created_at": place.created_at,
+        "after": place.id,
+        "batch": PAGE + 1,
+    }
 
 
 NOTHING = "a status nobody has"
 
-# Which filter leads in bare sqlite3: ours has to find that out.
+# Which filter leads in the bare driver: ours has to find that out.
 LISTS = {
     "all": ("", DeploymentFilter()),
     "one status": ("status", DeploymentFilter(statuses=(pb.DEPLOYMENT_FAILURE,))),
@@ -172,7 +225,7 @@ LISTS = {
 }
 
 
-async def lists(kept: Stores, connection: sqlite3.Connection, count: int) -> None:
+async def lists(kept: Stores, bare: BareDriver, count: int) -> None:
     # A place in the middle of everything: half of the rows are before it.
     middle = Position(created_at=NOW - count // 2 * 300, id="").encode()
     for name, (leader, wanted) in LISTS.items():
@@ -181,12 +234,14 @@ async def lists(kept: Stores, connection: sqlite3.Connection, count: int) -> Non
             async def run(wanted: DeploymentFilter = wanted, cursor: str = cursor) -> None:
                 await kept.deployments.page(PROJECT, wanted, limit=PAGE, cursor=cursor)
 
-            ours, theirs = await timed(run), bare(connection, wanted, leader, cursor)
-            label = f"store.{where} page of {name}"
+            statement = build_listing(LIST, wanted.rows().shape(), leader)
+            theirs = await bare.list(statement, list_parameters(wanted, cursor))
+            ours = await timed(run)
+            label = f"store.{bare.name}: {where} page of {name}"
             ratio = statistics.median(ours) / statistics.median(theirs)
             # To find nothing takes a few microseconds, and the way to a thread more than that.
-            bar = Bar("<=", 5.0) if name != NOTHING else None
-            report(f"{label}, to bare sqlite3", ratio, "x", bar)
+            bar = Bar("<=", 4.0) if name != NOTHING else None
+            report(f"{label}, to the bare driver", ratio, "x", bar)
             report(f"{label}, p95", ours[int(RUNS * 0.95)], "ms", Bar("<=", 100.0))
             info(f"{label}, bare", statistics.median(theirs), "ms")
 
@@ -195,10 +250,15 @@ async def lists(kept: Stores, connection: sqlite3.Connection, count: int) -> Non
         await kept.applications.page(PROJECT, wanted, limit=PAGE, cursor="")
 
     taken = await timed(found)
-    report("store.applications of a label, p95", taken[int(RUNS * 0.95)], "ms", Bar("<=", 100.0))
+    report(
+        f"store.{bare.name}: applications of a label, p95",
+        taken[int(RUNS * 0.95)],
+        "ms",
+        Bar("<=", 100.0),
+    )
 
 
-async def figures(kept: Stores) -> None:
+async def figures(kept: Stores, store: str) -> None:
     for kind in (insight_pb2.DEPLOYMENT_FREQUENCY, insight_pb2.LEAD_TIME, insight_pb2.MTTR):
         request = webservice.GetInsightDataRequest(
             metrics_kind=kind,
@@ -209,7 +269,7 @@ async def figures(kept: Stores) -> None:
         started = time.perf_counter()
         await insights.read_data(kept, PROJECT, request, lambda: NOW)
         name = insight_pb2.InsightMetricsKind.Name(kind)
-        info(f"store.two years of {name}", (time.perf_counter() - started) * 1000, "ms")
+        info(f"store.{store}: two years of {name}", (time.perf_counter() - started) * 1000, "ms")
 
 
 async def report_calls(kept: Stores, path: Path, seconds: float = 5.0) -> None:
@@ -270,28 +330,52 @@ def bare_updates(path: Path, ids: list[str], seconds: float) -> float:
     return done / seconds
 
 
+async def measure(
+    config: SqliteFolder | PostgresServer, bare: BareDriver, count: int, *, is_filled: bool
+) -> None:
+    async with open_database(config, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: NOW)
+        if not is_filled:
+            started = time.perf_counter()
+            await fill(kept, bare, count)
+            info(f"store.{bare.name}: fill", time.perf_counter() - started, "s")
+        await lists(kept, bare, count)
+        await figures(kept, bare.name)
+        if isinstance(config, SqliteFolder):
+            (config.folder / "bare.db").unlink(missing_ok=True)
+            await report_calls(kept, config.folder / DATABASE_FILE)
+
+
+async def measure_sqlite(folder: Path, count: int) -> None:
+    path = folder / DATABASE_FILE
+    is_filled = path.exists()
+    config = SqliteFolder(folder=folder)
+    async with open_database(config, on_commit=lambda _changes: None):
+        pass  # it makes the tables
+    await measure(config, BareSqlite(path), count, is_filled=is_filled)
+
+
+async def measure_postgres(count: int) -> None:
+    async with AsyncExitStack() as opened:
+        server = opened.enter_context(running_postgres())
+        name = await asyncio.to_thread(server.create_database)
+        connection = await asyncpg.connect(server.url(name))
+        opened.push_async_callback(connection.close)
+        config = PostgresServer(url=server.url(name))
+        await measure(config, BarePostgres(connection), count, is_filled=False)
+
+
 async def main() -> None:
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--deployments", type=int, default=200_000)
-    arguments.add_argument("--folder", type=Path, help="kept, and used again when it is filled")
+    arguments.add_argument("--deployments", type=int, default=1_000_000)
+    arguments.add_argument("--stores", default="sqlite,postgresql")
+    arguments.add_argument("--folder", type=Path, help="of SQLite: kept, and used again")
     chosen = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = chosen.folder or Path(scratch)
-        path = folder / DATABASE_FILE
-        filled = path.exists()
-        async with open_database(
-            SqliteFolder(folder=folder), on_commit=lambda _changes: None
-        ) as database:
-            kept = stores(database, lambda: NOW)
-            if not filled:
-                started = time.perf_counter()
-                await fill(kept, chosen.deployments)
-                info("store.fill", time.perf_counter() - started, "s")
-            with contextlib.closing(sqlite3.connect(path)) as connection:
-                await lists(kept, connection, chosen.deployments)
-            await figures(kept)
-            (folder / "bare.db").unlink(missing_ok=True)
-            await report_calls(kept, path)
+    if "sqlite" in chosen.stores:
+        with tempfile.TemporaryDirectory() as scratch:
+            await measure_sqlite(chosen.folder or Path(scratch), chosen.deployments)
+    if "postgresql" in chosen.stores:
+        await measure_postgres(chosen.deployments)
 
 
 if __name__ == "__main__":

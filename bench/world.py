@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +66,11 @@ class World:
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "HEAD").strip()
 
-    async def add_application(self, name: str, *, target: str = "") -> str:
-        """Register an application, for a deploy target of the Kubernetes plugin if one is named."""
-        targets = {"kubernetes": deployment_pb2.DeployTargets(deploy_targets=[target])}
+    async def add_application(
+        self, name: str, *, target: str = "", plugin: str = "kubernetes"
+    ) -> str:
+        """Register an application, for a deploy target of a plugin if one is named."""
+        targets = {plugin: deployment_pb2.DeployTargets(deploy_targets=[target])}
         request = api_pb2.AddApplicationRequest(
             name=name,
             piped_id=self.piped_id,
@@ -134,13 +136,13 @@ async def _read_events(file: BinaryIO) -> AsyncIterator[dict[str, str]]:
 
 @asynccontextmanager
 async def world(
-    root: Path, *, kubeconfig: Path | None = None, remote: str = ""
+    root: Path, *, plugins: Sequence[Mapping[str, Any]] = (), remote: str = ""
 ) -> AsyncIterator[World]:
-    """With a kubeconfig the agent also has the Kubernetes plugin, with its deploy target `main`.
+    """`plugins`: entries of the piped file, besides those of stages that need no platform.
 
     With a remote the agent watches that, and polls it once an hour.
     """
-    plugins = [*PLUGINS, "kubernetes"] if kubeconfig is not None else PLUGINS
+    entries = [*({"name": name} for name in PLUGINS), *plugins]
     repository = root / "repository"
     repository.mkdir()
     control_plane = root / "control-plane"
@@ -160,13 +162,11 @@ async def world(
             api = APIServiceStub(channel)
             made = await call(api.RegisterPiped, pb.RegisterPipedRequest(name="bench"))
             (root / "piped.key").write_text(made.key)
-            (root / "piped.yaml").write_text(
-                _piped_config(root, made.id, address, kubeconfig, remote)
-            )
+            (root / "piped.yaml").write_text(_piped_config(root, made.id, address, entries, remote))
             run = ["piped", "run", "--config-file", str(root / "piped.yaml"), "--insecure"]
             run += ["--data-dir", str(root / "piped")]
             async with running("piped", own(*run), root / "piped.log") as piped:
-                await wait_until_ready(channel, piped, plugins)
+                await wait_until_ready(channel, piped, [each["name"] for each in entries])
                 yield World(
                     root=root,
                     repository=repository,
@@ -181,22 +181,25 @@ async def world(
                 )
 
 
+def make_plugin_entry(name: str, target: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """An entry of the piped file, with the deploy target `main`."""
+    return {"name": name, "deployTargets": [{"name": "main", "config": target}], **more}
+
+
 def _piped_config(
-    root: Path, piped_id: str, address: str, kubeconfig: Path | None, remote: str
+    root: Path, piped_id: str, address: str, plugins: Sequence[Mapping[str, Any]], remote: str
 ) -> str:
-    plugins = "".join(f"    - name: {name}\n" for name in PLUGINS)
-    if kubeconfig is not None:
-        plugins += (
-            "    - name: kubernetes\n      deployTargets:\n        - name: main\n"
-            f"          config: {{kubeConfigPath: {kubeconfig}}}\n"
-        )
-    return (
-        "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: default\n"
-        f"  pipedID: {piped_id}\n  pipedKeyFile: {root / 'piped.key'}\n"
-        f"  apiAddress: {address}\n  repositories:\n    - repoId: bench\n"
-        f"      remote: {remote or root / 'repository'}\n      branch: main\n"
-        f"{'  syncInterval: 1h' if remote else ''}\n  plugins:\n{plugins}"
-    )
+    repository = {"repoId": "bench", "remote": remote or str(root / "repository"), "branch": "main"}
+    spec = {
+        "projectID": "default",
+        "pipedID": piped_id,
+        "pipedKeyFile": str(root / "piped.key"),
+        "apiAddress": address,
+        "repositories": [repository],
+        "plugins": plugins,
+        **({"syncInterval": "1h"} if remote else {}),
+    }
+    return json.dumps({"apiVersion": "pipecd.dev/v1beta1", "kind": "Piped", "spec": spec})
 
 
 def children(pid: int) -> list[int]:

@@ -112,7 +112,7 @@ def iter_sources() -> Iterator[Path]:
 
 
 def is_within(path: Path, folders: list[Path]) -> bool:
-    """Tells whether a file is one of these, or is in one of these."""
+    """Returns whether a file is one of these, or is in one of these."""
     return any(path == folder or folder in path.parents for folder in folders)
 
 
@@ -134,6 +134,8 @@ def check_files(files: list[Path]) -> Iterator[NameFinding]:
                 yield from check_function(path, node)
             if isinstance(node, ast.Module | ast.ClassDef):
                 yield from check_constants(path, node.body)
+            if isinstance(node, ast.ClassDef):
+                yield from check_fields(path, node)
 
 
 def check_function(
@@ -146,15 +148,7 @@ def check_function(
     hint = ""
     if is_participle(first):
         hint = "a participle; use an imperative verb, wait_… or is_/has_/can_"
-    elif first.endswith("ly") and first not in {
-        "apply",
-        "reply",
-        "supply",
-        "multiply",
-        "rely",
-        "tally",
-        "only",
-    }:
+    elif first.endswith("ly") and first not in NO_ADVERBS.split():
         hint = "an adverb; use an imperative verb"
     elif first in PREPOSITIONS.split() and not (first in CALLBACKS and "_" in name):
         hint = "a preposition; use an imperative verb"
@@ -176,8 +170,23 @@ def check_function(
             )
 
 
+def check_fields(path: str, node: ast.ClassDef) -> Iterator[NameFinding]:
+    """Yields the fields of a class that are durations and do not say their unit."""
+    for each in node.body:
+        match each:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                if re.match(r"(float|int)\b", ast.unparse(annotation)) and SPANS.match(name):
+                    yield NameFinding(
+                        rule="duration",
+                        path=path,
+                        line=each.lineno,
+                        name=f"{node.name}.{name}",
+                        hint="say the unit (…_seconds), or take a timedelta",
+                    )
+
+
 def is_participle(word: str) -> bool:
-    """Tells whether a word is a past participle, and no verb that looks like one."""
+    """Returns whether a word is a past participle, and no verb that looks like one."""
     if word in VERBS_LIKE_PARTICIPLES.split():
         return False
     return word in IRREGULAR.split() or (word.endswith("ed") and len(word) > 3)
@@ -220,7 +229,7 @@ def check_classes(files: list[Path], allowed: set[tuple[str, str, str]]) -> Iter
     for file in files:
         path = file.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(file.read_text(), path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 places[node.name].append((path, node.lineno))
     for name, found in sorted(places.items()):
         if len(found) == 1:

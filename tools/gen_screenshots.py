@@ -3,17 +3,20 @@
 
     python tools/gen_screenshots.py             write docs/images/console-*.png anew
     python tools/gen_screenshots.py --into DIR  write them elsewhere
+    python tools/gen_screenshots.py --only NAME write one of them
 
 A quickstart runs in a temporary folder; git and pipectl make of it what people have after a while:
 an approval that somebody waits for, a deployment that failed and was rolled back, a website that
-was edited by hand. Debian's Chromium looks at it, signed in by a one-time link. The times in the
-pictures are those of the run, so every run writes other files: it is no part of `make docs`.
+was edited by hand. An analysis has a site of its own, whose metrics get worse. Debian's Chromium
+looks at them, signed in by a one-time link. The times in the pictures are those of the run, so
+every run writes other files: it is no part of `make docs`.
 """
 
 import argparse
 import base64
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +26,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,10 +38,13 @@ from playwright.sync_api import Browser, Page, expect
 from pipecd_test_support.console_site import (
     PHONE,
     CannotBrowseError,
+    ConsoleSite,
     build_console,
     find_chromium,
     launch_chromium,
+    serve_console,
 )
+from pipecd_test_support.web_server import Answer, Question, WebServer
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -112,6 +119,26 @@ spec:
           onRollback: echo the old prices are back
 """
 
+ANALYSIS = "console-analysis"
+SLOW_AFTER = 14
+"""Evaluations after which the canary is slow."""
+METRICS = [
+    {
+        "provider": "prometheus",
+        "query": 'sum(rate(errors_total{app="{{ .App.Name }}"}[1m]))',
+        "interval": "1s",
+        "expected": {"max": 0.1},
+    },
+    {
+        "provider": "prometheus",
+        "query": 'latency_seconds{app="shop", variant="{{ .Variant.Name }}"}',
+        "interval": "1s",
+        "strategy": "CANARY_BASELINE",
+        "deviation": "HIGH",
+        "failureLimit": 2,
+    },
+]
+
 PAGE = """\
 <!doctype html>
 <title>PipeCD quickstart</title>
@@ -129,6 +156,8 @@ class Picture:
     theme: str = "light"
     size: tuple[int, int] = DESKTOP
     scale: float = 1.5
+    part: str = ""
+    """What of the page is taken; all that is in sight when it is empty."""
 
 
 class Quickstart:
@@ -177,7 +206,9 @@ class Quickstart:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--into", type=Path, default=IMAGES, metavar="FOLDER")
+    parser.add_argument("--only", default="", metavar="NAME", help="e.g. console-analysis")
     arguments = parser.parse_args()
+    is_wanted = {arguments.only}.__contains__ if arguments.only else lambda _: True
     try:
         find_chromium()
         build_console()
@@ -185,15 +216,71 @@ def main() -> int:
         print(f"no pictures: {error}", file=sys.stderr)
         return 1
     arguments.into.mkdir(parents=True, exist_ok=True)
-    with run_quickstart(FOLDER) as quickstart, launch_chromium() as browser:
+    with launch_chromium() as browser:
         plain = browser.new_page()
-        for picture in make_history(quickstart):
-            small = shrink(plain, take(browser, quickstart.make_link(), picture))
+
+        def write(picture: Picture, link: str) -> None:
+            small = shrink(plain, take(browser, link, picture))
             (arguments.into / f"{picture.name}.png").write_bytes(small)
             print(f"{picture.name}.png: {len(small) / 1000:.0f} kB", flush=True)
             if len(small) > MOST_BYTES:
                 raise SystemExit(f"{picture.name}.png is larger than {MOST_BYTES} bytes")
+
+        if is_wanted(ANALYSIS):
+            with run_analysis() as (site, picture):
+                write(picture, site.make_link())
+        if arguments.only != ANALYSIS:
+            with run_quickstart(FOLDER) as quickstart:
+                for picture in make_history(quickstart):
+                    if is_wanted(picture.name):
+                        write(picture, quickstart.make_link())
     return 0
+
+
+@contextmanager
+def run_analysis() -> Iterator[tuple[ConsoleSite, Picture]]:
+    """A site where a canary was analysed and failed: its answers became slow after a while."""
+    with (
+        Monitoring() as monitoring,
+        tempfile.TemporaryDirectory(prefix="pipecd-") as folder,
+        serve_console(Path(folder), with_piped=False) as site,
+    ):
+        provider = {"name": "prometheus", "type": "PROMETHEUS"}
+        config = {"analysisProviders": [{**provider, "config": {"address": monitoring.url}}]}
+        site.piped.commit({"README": "an example"})
+        site.piped.configure("scriptrun", {"name": "analysis", "config": config})
+        site.piped.start()
+        for _ in polls("the piped has not told its repositories"):
+            if '"repositories"' in site.piped.pipectl("piped", "list", "--output", "json"):
+                break
+        site.add("shop", [{"name": "ANALYSIS", "with": {"duration": "40s", "metrics": METRICS}}])
+        for _ in polls("the analysis has not failed"):
+            found = site.deployments("shop")
+            if found and found[0]["status_name"] == "FAILURE":
+                break
+        path = f"/deployments/{found[0]['id']}"
+        yield site, Picture(name=ANALYSIS, path=path, wanted=".sign-of.bad", part=".panel.analysis")
+
+
+class Monitoring(WebServer):
+    """Answers like Prometheus: a rate of errors, and how long a canary and its baseline take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: Counter[str] = Counter()
+        self.give("/api/v1/query_range", self.tell)
+
+    def tell(self, question: Question) -> Answer:
+        query = question.query["query"][0]
+        self._asked[query] += 1
+        number = self._asked[query]
+        chance = random.Random(f"{query} {number}")  # noqa: S311 - the same in every run
+        middle = 0.02 if "errors" in query else 0.18
+        if "canary" in query and number > SLOW_AFTER:
+            middle *= 2.2
+        values = [[0, str(abs(chance.gauss(middle, middle / 5)))] for _ in range(6)]
+        data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+        return Answer(body=json.dumps({"status": "success", "data": data}).encode())
 
 
 @contextmanager
@@ -298,6 +385,8 @@ def take(browser: Browser, link: str, picture: Picture) -> bytes:
         page.wait_for_load_state("load")
         page.evaluate("document.fonts.ready")
         check_words(picture.name, page.locator("body").inner_text())
+        if picture.part:
+            return page.locator(picture.part).screenshot(animations="disabled", caret="hide")
         return page.screenshot(animations="disabled", caret="hide")
     finally:
         context.close()

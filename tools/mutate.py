@@ -123,7 +123,7 @@ def read_targets() -> list[Target]:
 
 
 def has_stale_explanations(target: Target, mutants: list[Mutant]) -> bool:
-    """Tells whether the file explains mutants that the module has no more, and prints them."""
+    """Returns whether the file explains mutants that the module has no more, and prints them."""
     stale = target.explained.keys() - {each.id for each in mutants}
     for each in sorted(stale):
         print(f"{target.name}: {each} is explained, and no mutant of the module; remove it")
@@ -168,7 +168,7 @@ def run_target(target: Target, mutants: list[Mutant]) -> bool:
 
 
 def run_tests(target: Target, source: Path, *, limit_seconds: float) -> bool:
-    """Tells whether the tests of a target pass with this copy of the source."""
+    """Returns whether the tests of a target pass with this copy of the source."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *target.tests]
     environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -235,7 +235,7 @@ def find_scopes(tree: ast.Module) -> dict[int, str]:
 
 
 def is_parsable(text: str) -> bool:
-    """Tells whether a text is Python."""
+    """Returns whether a text is Python."""
     try:
         ast.parse(text)
     except SyntaxError:
@@ -321,7 +321,7 @@ def change_statement(node: ast.stmt) -> Iterator[str]:
 
 
 def is_none(value: ast.expr) -> bool:
-    """Tells whether an expression is the word None."""
+    """Returns whether an expression is the word None."""
     return isinstance(value, ast.Constant) and value.value is None
 
 
