@@ -10,7 +10,7 @@ _FUNCTIONS = {
     "piped.git-fetch@": ("pipecd_piped.git.mirror", "MirrorFolder.fetch"),
     "piped.tree-switch@": ("pipecd_piped.source.worktree", "Worktree.checkout"),
     "piped.tree-checked-out.before": ("pipecd_piped.source.worktree", "write_dot_git"),
-    "piped.tree-back.before": ("pipecd_piped.source.provider", "SourceProvider._give_back"),
+    "piped.tree-back.before": ("pipecd_piped.source.provider", "SourceProvider.give_back"),
     # A commit becomes a deployment, which is planned.
     "piped.create@": ("pipecd_piped.trigger.calls", "ControlPlaneCalls.create"),
     "piped.plan@": ("pipecd_piped.plan.planner", "Planner.plan"),

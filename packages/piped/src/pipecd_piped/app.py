@@ -31,6 +31,7 @@ from pipecd_piped.questions import QuestionRunner
 from pipecd_piped.report.agent import PipedMeta, Stats
 from pipecd_piped.schedule.queue_reporter import QueueReporter
 from pipecd_piped.shutdown import ShutdownRequest
+from pipecd_piped.source import SharedSources
 from pipecd_piped.trigger import ControlPlaneCalls, Trigger, TriggerServices
 from pipecd_wire.model.application_pb2 import ApplicationSyncState
 
@@ -67,7 +68,9 @@ async def build(settings: Settings, shutdown: ShutdownRequest, opened: AsyncExit
     calls = ControlPlaneCalls(connection.control, reports.facts, reports.commands)
     trigger = _build_trigger(parts, calls)
     reader = LiveStateReader(
-        plugins=plugins.host.plugins, configs=settings.config.plugins, sources=files.sources
+        plugins=plugins.host.plugins,
+        configs=settings.config.plugins,
+        sources=SharedSources(files.sources),
     )
     live_states = _build_live_states(settings, parts, reader, trigger, calls)
     _subscribe(parts, metrics, live_states)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from pipecd_model.config import PluginConfig
 from pipecd_model.errors import ConfigError, PluginError, SourceError
 from pipecd_piped.livestate.merge import LiveStateView, merge
-from pipecd_piped.plan.protocols import CommitSources
+from pipecd_piped.plan.protocols import ReadSources
 from pipecd_piped.plan.providers import targets_of
 from pipecd_piped.plan.sources import read_config
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
@@ -51,7 +51,7 @@ class LiveStateReader:
         *,
         plugins: Mapping[str, LivePlugin],
         configs: Iterable[PluginConfig],
-        sources: CommitSources,
+        sources: ReadSources,
     ) -> None:
         self._plugins = plugins
         self._configs = tuple(configs)

@@ -94,13 +94,17 @@ class OpenSources(Protocol):
         """
 
 
-class CommitSources(OpenSources, Protocol):
-    """Reads and checks out the commits that plugins work on."""
+class ReadSources(OpenSources, Protocol):
+    """Reads and checks out the commits that plugins look at."""
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> DeploymentSource:
         """Returns an application's configuration at a commit, without checking out its files."""
+
+
+class CommitSources(ReadSources, Protocol):
+    """Reads and checks out the commits that plugins work on."""
 
     def reserve(
         self, git_path: ApplicationGitPath, commits: Sequence[str]

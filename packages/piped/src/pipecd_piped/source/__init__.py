@@ -12,6 +12,7 @@ from pipecd_piped.source.application import (
 from pipecd_piped.source.dotgit import GitIdentity
 from pipecd_piped.source.preparation import Preparation
 from pipecd_piped.source.provider import SourceProvider, source_of
+from pipecd_piped.source.shared import SharedSources
 from pipecd_piped.source.worktree import Worktree
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ApplicationPlace",
     "GitIdentity",
     "Preparation",
+    "SharedSources",
     "SourceProvider",
     "Worktree",
     "file_in",

@@ -11,10 +11,12 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pipecd_model.config import ApplicationConfig
 from pipecd_model.errors import PipecdError, SourceError
 from pipecd_piped.git import DamagedMirrorError, Repository, folder_name
 from pipecd_piped.git.repository import path_outside_error
@@ -55,7 +57,11 @@ class SourceProvider:
         self._preparation = preparation
         self._numbers = itertools.count(1)
         self._pools = {
-            repository_id: WorktreePool(partial(self._make, repository), keep=kept_worktrees)
+            repository_id: WorktreePool(
+                partial(self._make, repository),
+                keep=kept_worktrees,
+                release_idle=partial(self._release_idle, repository_id),
+            )
             for repository_id, repository in repositories.items()
         }
         self._checkouts = {
@@ -66,6 +72,7 @@ class SourceProvider:
         self._closed = False
         self._left: set[Path] = set()
         self._with_secrets: set[Worktree] = set()
+        self._keepers: list[Callable[[str], None]] = []
 
     async def __aenter__(self) -> "SourceProvider":
         """Delete the orphaned worktrees of an earlier piped, with any decrypted secrets."""
@@ -97,13 +104,22 @@ class SourceProvider:
 
         It is one of `reserved` while there are any, which is then taken out of them.
         """
-        repository = self._repository(repository_id)
-        await repository.commit(commit)
-        tree = await self._take_worktree(repository_id, commit, reserved)
+        tree = await self.take_worktree(repository_id, commit, reserved=reserved)
         try:
             yield tree
         finally:
-            self._give_back(tree)
+            self.give_back(tree)
+
+    def add_keeper(self, release_idle: Callable[[str], None]) -> None:
+        """Add somebody who keeps worktrees longer than they are used.
+
+        `release_idle` is called with the id of a repository when somebody else needs one of it.
+        """
+        self._keepers.append(release_idle)
+
+    def keep_worktree(self, tree: Worktree) -> None:
+        """Note that a worktree is kept for longer than others."""
+        self._pools[tree.repository.id].keep(tree)
 
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
@@ -138,12 +154,28 @@ class SourceProvider:
         reserved: list[Worktree] | None,
     ) -> AsyncIterator[DeploymentSource]:
         async with self.worktree(git_path.repo.id, commit, reserved=reserved) as tree:
-            place = place_of(git_path, config_filename)
-            file = await find_application(tree.repository, tree.commit, place)
-            source = source_in(tree, file)
-            if self._preparation is not None:
-                await self._prepare(self._preparation, tree, source, git_path, file)
-            yield source
+            found = await self.find_source(tree, git_path, config_filename)
+            if found.rendered is not None and self._preparation is not None:
+                render = partial(self._preparation.render, tree.path, found.file, found.rendered)
+                await self._write_rendered(tree, render)
+            yield found.source
+
+    async def find_source(
+        self, tree: Worktree, git_path: ApplicationGitPath, config_filename: str = ""
+    ) -> "FoundSource":
+        """Returns an application in a worktree, before anything is rendered into its files.
+
+        Raises SourceError or ConfigError.
+        """
+        place = place_of(git_path, config_filename)
+        file = await find_application(tree.repository, tree.commit, place)
+        source = source_in(tree, file)
+        if self._preparation is None:
+            return FoundSource(source=source, file=file, rendered=None)
+        config, data = await self._preparation.read(git_path, tree.commit, file)
+        source.application_config = data
+        rendered = config if is_rendered(config) else None
+        return FoundSource(source=source, file=file, rendered=rendered)
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
@@ -165,19 +197,10 @@ class SourceProvider:
             application_config_filename=place.filename,
         )
 
-    async def _prepare(
-        self,
-        preparation: Preparation,
-        tree: Worktree,
-        source: DeploymentSource,
-        git_path: ApplicationGitPath,
-        file: ApplicationFile,
+    async def _write_rendered(
+        self, tree: Worktree, render: Callable[[], Mapping[Path, bytes]]
     ) -> None:
-        config, data = await preparation.read(git_path, tree.commit, file)
-        source.application_config = data
-        if not is_rendered(config):
-            return
-        rendered = await run_in_thread(preparation.render, tree.path, file, config)
+        rendered = await run_in_thread(render)
         if rendered:
             # Noted first, so that they are removed whatever happens while they are written.
             tree.opened = tuple(rendered)
@@ -198,9 +221,11 @@ class SourceProvider:
             )
         return self._repositories[repository_id]
 
-    async def _take_worktree(
-        self, repository_id: str, commit: str, reserved: list[Worktree] | None
+    async def take_worktree(
+        self, repository_id: str, commit: str, *, reserved: list[Worktree] | None = None
     ) -> Worktree:
+        """Returns what `worktree` yields; the caller gives it back."""
+        await self._repository(repository_id).commit(commit)
         pool = self._pools[repository_id]
         tree = _pick(reserved, commit) if reserved else await pool.take(commit)
         try:
@@ -213,13 +238,18 @@ class SourceProvider:
             pool.note_opened()
         return tree
 
+    def _release_idle(self, repository_id: str) -> None:
+        for release_idle in self._keepers:
+            release_idle(repository_id)
+
     def _make(self, repository: Repository) -> Worktree:
         trees = self._folder / folder_name(repository.id)
         folders = (trees / str(number) for number in self._numbers)
         folder = next(each for each in folders if not each.exists())
         return Worktree(folder, repository, self._identity)
 
-    def _give_back(self, tree: Worktree) -> None:
+    def give_back(self, tree: Worktree) -> None:
+        """Take back a worktree, to be cleaned for its next user."""
         pool = self._pools[tree.repository.id]
         pool.cleaning += 1
         self._begin(self._put_away(pool, tree))
@@ -267,6 +297,16 @@ class SourceProvider:
         task = self._tasks.create_task(work)
         self._cleaning.add(task)
         task.add_done_callback(self._cleaning.discard)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSource:
+    """An application in a worktree."""
+
+    source: DeploymentSource
+    file: ApplicationFile
+    rendered: ApplicationConfig | None
+    """The configuration by which secrets or attachments are to be written into its files."""
 
 
 class ReservedSources:

@@ -48,9 +48,12 @@ class WorktreePool:
         make: Callable[[], Worktree],
         *,
         keep: int,
+        release_idle: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`release_idle` is called when a caller has to wait: what is kept may be returned."""
         self._make = make
+        self._release_idle = release_idle
         self._clock = clock
         self._keep = keep
         self._idle: list[Worktree] = []
@@ -111,14 +114,19 @@ class WorktreePool:
         deleted, self._idle = self._idle[:excess], self._idle[excess:]
         return deleted
 
+    def keep(self, tree: Worktree) -> None:
+        """Note that a tree that was taken is kept: it does not tell how long others are in use."""
+        self._taken.pop(tree, None)
+
     def forget(self, tree: Worktree) -> None:
         """Note that a tree will not be returned."""
         self._taken.pop(tree, None)
         self._made -= 1
 
     def _learn(self, tree: Worktree) -> None:
-        now = self._clock()
-        used_seconds = min(now - self._taken.pop(tree, now), LONGEST_WAIT_SECONDS)
+        if tree not in self._taken:
+            return
+        used_seconds = min(self._clock() - self._taken.pop(tree), LONGEST_WAIT_SECONDS)
         self._usual_seconds += (used_seconds - self._usual_seconds) / _LEARNED_FROM
 
     def _give_new(self, request: "_WorktreeRequest") -> None:
@@ -145,6 +153,7 @@ class WorktreePool:
     async def _wait(self, request: "_WorktreeRequest", longest: float) -> None:
         """Fill a request with returned trees; with new ones when that takes too long."""
         self._waiting.append(request)
+        self._release_idle()
         begin = self._clock()
         try:
             while request.missing and self._is_worth_it(begin, longest):
