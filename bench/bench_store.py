@@ -49,6 +49,8 @@ PROJECT = "bench"
 NOW = 1_760_000_000
 PAGE = 30
 RUNS = 60
+ROUNDS = 3
+"""Ours and the bare driver take turns: a machine that is busy for a moment slows down both."""
 CALLERS = 64
 
 STATUSES = (pb.DEPLOYMENT_SUCCESS,) * 17 + (pb.DEPLOYMENT_FAILURE,) * 2 + (pb.DEPLOYMENT_CANCELLED,)
@@ -134,12 +136,12 @@ class BareSqlite:
         arguments = compiled.arguments(parameters)
         self._connection.execute(compiled.text, arguments).fetchall()
         taken = []
-        for _ in range(RUNS):
+        for _ in range(RUNS // ROUNDS):
             started = time.perf_counter()
             for row in self._connection.execute(compiled.text, arguments):
                 pb.Deployment.FromString(row[0])
             taken.append((time.perf_counter() - started) * 1000)
-        return sorted(taken)
+        return taken
 
 
 class BarePostgres:
@@ -162,12 +164,12 @@ class BarePostgres:
         arguments = compiled.arguments(parameters)
         await self._connection.fetch(compiled.text, *arguments)
         taken = []
-        for _ in range(RUNS):
+        for _ in range(RUNS // ROUNDS):
             started = time.perf_counter()
             for row in await self._connection.fetch(compiled.text, *arguments):
                 pb.Deployment.FromString(row[0])
             taken.append((time.perf_counter() - started) * 1000)
-        return sorted(taken)
+        return taken
 
 
 async def fill(kept: Stores, bare: BareDriver, count: int) -> None:
@@ -182,11 +184,15 @@ async def fill(kept: Stores, bare: BareDriver, count: int) -> None:
 async def timed(run: Callable[[], Awaitable[Any]]) -> list[float]:
     await run()
     taken = []
-    for _ in range(RUNS):
+    for _ in range(RUNS // ROUNDS):
         started = time.perf_counter()
         await run()
         taken.append((time.perf_counter() - started) * 1000)
-    return sorted(taken)
+    return taken
+
+
+def find_p95(taken: list[float]) -> float:
+    return sorted(taken)[int(len(taken) * 0.95)]
 
 
 def list_parameters(wanted: DeploymentFilter, cursor: str) -> dict[str, Any]:
@@ -235,27 +241,29 @@ async def lists(kept: Stores, bare: BareDriver, count: int) -> None:
                 await kept.deployments.page(PROJECT, wanted, limit=PAGE, cursor=cursor)
 
             statement = build_listing(LIST, wanted.rows().shape(), leader)
-            theirs = await bare.list(statement, list_parameters(wanted, cursor))
-            ours = await timed(run)
+            started = time.perf_counter()
+            await run()
+            first = (time.perf_counter() - started) * 1000
+            theirs, ours = [], []
+            for _ in range(ROUNDS):
+                theirs += await bare.list(statement, list_parameters(wanted, cursor))
+                ours += await timed(run)
             label = f"store.{bare.name}: {where} page of {name}"
             ratio = statistics.median(ours) / statistics.median(theirs)
             # To find nothing takes a few microseconds, and the way to a thread more than that.
             bar = Bar("<=", 4.0) if name != NOTHING else None
             report(f"{label}, to the bare driver", ratio, "x", bar)
-            report(f"{label}, p95", ours[int(RUNS * 0.95)], "ms", Bar("<=", 100.0))
+            report(f"{label}, p95", find_p95(ours), "ms", Bar("<=", 100.0))
             info(f"{label}, bare", statistics.median(theirs), "ms")
+            info(f"{label}, the first time, its filters counted", first, "ms")
 
     async def found() -> None:
         wanted = ApplicationFilter(labels={"team": "team-7"}, disabled=False)
         await kept.applications.page(PROJECT, wanted, limit=PAGE, cursor="")
 
-    taken = await timed(found)
-    report(
-        f"store.{bare.name}: applications of a label, p95",
-        taken[int(RUNS * 0.95)],
-        "ms",
-        Bar("<=", 100.0),
-    )
+    taken = [each for _ in range(ROUNDS) for each in await timed(found)]
+    label = f"store.{bare.name}: applications of a label, p95"
+    report(label, find_p95(taken), "ms", Bar("<=", 100.0))
 
 
 async def figures(kept: Stores, store: str) -> None:

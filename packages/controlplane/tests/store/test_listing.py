@@ -10,7 +10,7 @@ import pytest
 from pipecd_controlplane.store.applications import ApplicationFilter
 from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
-from pipecd_controlplane.store.listing import FREQUENT, Filter
+from pipecd_controlplane.store.listing import DRIVING_SECONDS, FREQUENT, DrivingFilters, Filter
 from pipecd_controlplane.store.paging import MOST_ITEMS
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
@@ -112,10 +112,42 @@ async def test_the_rarest_filter_leads(kept: Stores, build: MessageBuilder) -> N
         labels={"env": "prod", "team": "x"}, statuses=(pb.DEPLOYMENT_RUNNING,)
     ).rows()
 
-    leader = await kept.database.read(lambda view: LIST._find_driving(view, "ours", wanted))
+    leader = await kept.database.read(
+        lambda view: LIST._find_driving(view, "ours", wanted, DrivingFilters())
+    )
 
     assert leader in {"status", "label 0"}  # six of each; the team has nine
     assert min(FREQUENT) > 9
+
+
+async def test_what_has_led_a_list_leads_its_next_pages_for_some_time(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    now = 0.0
+    lately = DrivingFilters(lambda: now)
+    await filled(kept, build)
+    rare = DeploymentFilter(labels={"env": "none"}, statuses=(pb.DEPLOYMENT_RUNNING,)).rows()
+
+    async def find() -> str:
+        return await kept.database.read(lambda view: LIST._find_driving(view, "ours", rare, lately))
+
+    assert await find() == "label 0"
+    for number in range(9):
+        labels = {"env": "none"}
+        status = pb.DEPLOYMENT_RUNNING if not number else pb.DEPLOYMENT_FAILURE
+        await kept.deployments.add(
+            build.deployment(id=f"e{number}", status=status, labels=labels, created_at=build.NOON)
+        )
+    assert await find() == "label 0"
+    page = await kept.deployments.page(
+        "ours",
+        DeploymentFilter(labels={"env": "none"}, statuses=(pb.DEPLOYMENT_RUNNING,)),
+        limit=10,
+        cursor="",
+    )
+    assert [each.id for each in page.items] == ["e0"]
+    now += DRIVING_SECONDS
+    assert await find() == "status"
 
 
 @pytest.mark.sqlite
@@ -129,7 +161,7 @@ async def test_every_filter_that_can_lead_walks_along_an_index(
         rows = wanted.rows()
 
         async def find(view: View, rows: Filter = rows) -> Any:
-            return await LIST.statement(view, "ours", rows)
+            return await LIST.statement(view, "ours", rows, DrivingFilters())
 
         statement = await kept.database.read(find)
         compiled = statements[statement]

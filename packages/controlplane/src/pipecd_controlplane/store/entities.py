@@ -12,7 +12,7 @@ from pipecd_controlplane.store.auditing import note_change
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.labels import Labels, to_labelled
-from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.listing import DrivingFilters, Filter, ListQuery
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
 from pipecd_model.errors import ConflictError, NotFoundError
 
@@ -61,6 +61,7 @@ class Entities(ABC, Generic[M]):
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database
         self._now = now
+        self._driving = DrivingFilters()
 
     @abstractmethod
     def columns(self, entity: M) -> dict[str, Value]:
@@ -125,7 +126,7 @@ class Entities(ABC, Generic[M]):
         rows = wanted.rows()
         return await fill(
             view,
-            await self._list.statement(view, project_id, rows),
+            await self._list.statement(view, project_id, rows, self._driving),
             {"project_id": project_id, **rows.parameters()},
             parse=self._parse,
             limit=limit,

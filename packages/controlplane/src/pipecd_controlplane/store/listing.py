@@ -6,6 +6,8 @@ costs the same at any depth. Several values of that filter are several index sca
 other filters are checked row by row.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -58,6 +60,10 @@ class Filter:
         counts = sorted((name, len(values)) for name, values in self.columns.items() if values)
         return tuple(counts), len(self.labels), self.updated_since > 0
 
+    def key(self) -> object:
+        """Returns what equals that of an equal filter, and is hashable."""
+        return tuple(sorted(self.columns.items())), tuple(sorted(self.labels.items()))
+
     def parameters(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name, values in self.columns.items():
@@ -80,6 +86,34 @@ FREQUENT: Final = (1_000, 4_000, 20_000)
 """Rows up to which filters are counted; up to the next number where all of them reach the last."""
 
 
+DRIVING_SECONDS: Final = 30.0
+"""Seconds for which a filter drives a list before the rows of all its filters are counted again."""
+
+MOST_DRIVING: Final = 1_000
+
+
+class DrivingFilters:
+    """Which filter drove each list lately: its next pages, and its updates, count no rows again.
+
+    A choice that is out of date costs time and changes no result. Units use it in their threads.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, object], tuple[float, str]] = {}
+
+    def find(self, project_id: str, wanted: Filter) -> str | None:
+        """Returns the filter that drove the list lately; None when none did."""
+        until, driving = self._known.get((project_id, wanted.key()), (0.0, ""))
+        return driving if self._clock() < until else None
+
+    def note(self, project_id: str, wanted: Filter, driving: str) -> None:
+        if len(self._known) >= MOST_DRIVING:
+            self._known = {}  # a new one, because threads may be reading this one
+        key = (project_id, wanted.key())
+        self._known[key] = (self._clock() + DRIVING_SECONDS, driving)
+
+
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """One kind of list: its table, that of its labels, and the columns whose index can drive."""
@@ -88,16 +122,20 @@ class ListQuery:
     labels: Table | None
     leading: tuple[str, ...]
 
-    async def statement(self, view: View, project_id: str, wanted: Filter) -> Any:
+    async def statement(
+        self, view: View, project_id: str, wanted: Filter, lately: DrivingFilters
+    ) -> Any:
         """Returns a statement for rows after a cursor, newest first: `data`, `created_at`, `id`.
 
         Parameters: those of the filter, `project_id`, and of the page `created_at`, `after` and
         `batch`.
         """
-        driving = await self._find_driving(view, project_id, wanted)
+        driving = await self._find_driving(view, project_id, wanted, lately)
         return build_listing(self, wanted.shape(), driving)
 
-    async def _find_driving(self, view: View, project_id: str, wanted: Filter) -> str:
+    async def _find_driving(
+        self, view: View, project_id: str, wanted: Filter, lately: DrivingFilters
+    ) -> str:
         """Returns the most selective filter: the name of a column, or the place of a label."""
         counts = {name: len(values) for name, values in wanted.columns.items() if values}
         able = [name for name in self.leading if name in counts]
@@ -105,6 +143,8 @@ class ListQuery:
             able += [_place(number) for number in range(len(wanted.labels))]
         if len(able) < 2:
             return able[0] if able else ALL_ROWS
+        if (known := lately.find(project_id, wanted)) is not None:
+            return known
         filters = tuple((name, counts.get(name, 0)) for name in able)
         found: dict[str, int] = {}
         for most in FREQUENT:
@@ -113,7 +153,9 @@ class ListQuery:
             found = dict(zip(able, row or (), strict=False))
             if min(found.values(), default=0) < most:
                 break  # they do not all match so many rows that they look alike
-        return min(able, key=lambda name: found.get(name, 0))
+        driving = min(able, key=lambda name: found.get(name, 0))
+        lately.note(project_id, wanted, driving)
+        return driving
 
 
 def _place(number: int) -> str:

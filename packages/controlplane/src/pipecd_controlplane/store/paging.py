@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from pipecd_controlplane.store.database import Value, View
+from pipecd_controlplane.store.database import Row, Value, View
 from pipecd_model.errors import ConfigError
 
 T = TypeVar("T")
@@ -89,11 +89,18 @@ async def fill(
         # One more than wanted: only a row that is there makes this page not the last.
         batch = min(BATCH, limit + 1 - len(items))
         rows = await view.all(statement, **parameters, **position_parameters(last), batch=batch)
-        for data, created_at, row_id in rows:
+        for number, row in enumerate(rows):
+            data = row[0]
             if len(items) == limit or (items and size + len(data) > max_bytes):
-                return Page(items=items, cursor=last.encode())
+                end = _position_of(rows[number - 1]) if number else last
+                return Page(items=items, cursor=end.encode())
             items.append(parse(data))
             size += len(data)
-            last = Position(created_at=created_at, id=row_id)
         if len(rows) < batch:
             return Page(items=items, cursor="")
+        last = _position_of(rows[-1])
+
+
+def _position_of(row: Row) -> Position:
+    _, created_at, row_id = row
+    return Position(created_at=created_at, id=row_id)
