@@ -19,7 +19,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart browser prometheus console test test-all test-kubernetes bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
+.PHONY: help setup quickstart browser prometheus console test test-all test-kubernetes test-failed bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ test-all: setup ## `make test` with its slow tests, the tests on a real cluster,
 test-kubernetes: setup ## what needs a real cluster, which is built once and kept in the user's cache
 	$(BIN)/python -m pipecd_test_support.kubernetes.prepare
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m kubernetes tests/kubernetes $(ARGS)
+
+test-failed: setup ## the few tests that failed in the last run once more, alone; names those that pass now
+	$(BIN)/python tools/rerun_failed.py $(ARGS)
 
 bench: setup ## measure what we claim
 	@for program in bench/bench_*.py; do $(BIN)/python $$program || exit 1; done
