@@ -15,30 +15,16 @@ from pipecd_test_support.aws.ecs_lab import EcsLab, assert_success, make_task
 pytestmark = pytest.mark.xdist_group("aws")
 
 
-def read_all(lab: EcsLab) -> dict[str, Any]:
-    """What a rollback must bring back."""
-    service = lab.read_service()
-    tags = {t["key"]: t["value"] for t in service["tags"]}
-    counts = service["desiredCount"], service["runningCount"]
-    return {"sets": lab.read_sets(), "counts": counts, "tags": tags}
-
-
 def spoil(folder: Path) -> None:
     """Makes the definitions of a commit unreadable."""
     (folder / "servicedef.json").write_text("{")
 
 
-async def begin(
-    lab: EcsLab, service: dict[str, Any], failed: dict[str, Any]
-) -> StageHarness[Ecs]:
+async def begin(lab: EcsLab, service: dict[str, Any], failed: dict[str, Any]) -> StageHarness[Ecs]:
     """A deployment of v2 where v1 runs, whose service definition cannot be read any more."""
     v1 = await lab.deploy_first(service)
     spoil(v1)
     return lab.open("second", lab.write("v2", make_task("web:v2"), failed), v1)
-
-
-def make_rolling(lab: EcsLab, **more: Any) -> dict[str, Any]:
-    return lab.make_service(**{"deploymentController": {"type": "ECS"}, **more})
 
 
 NETWORK = {"awsvpcConfiguration": {"subnets": ["subnet-1"], "securityGroups": ["sg-1"]}}
@@ -51,7 +37,7 @@ async def test_task_sets_number_and_tags_come_back_without_the_definitions(
     """With the primary task set still there, and where it has to be made anew."""
     lab.balance()
     v1 = await lab.deploy_first(lab.make_service(networkConfiguration=NETWORK))
-    before = read_all(lab)
+    before = lab.read_all()
     spoil(v1)
     v2 = lab.write("v2", make_task("web:v2"), lab.make_service(count=6))
     harness = lab.open("second", v2, v1)
@@ -60,7 +46,7 @@ async def test_task_sets_number_and_tags_come_back_without_the_definitions(
 
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before
+    assert lab.read_all() == before
     assert "the definitions of the commit that ran cannot be read: servicedef.json" in harness.text
     for made in lab.aws.calls("CreateTaskSet"):
         sent = made["parameters"]
@@ -70,7 +56,7 @@ async def test_task_sets_number_and_tags_come_back_without_the_definitions(
 
 async def test_such_a_rollback_may_be_repeated(lab: EcsLab) -> None:
     harness = await begin(lab, lab.make_service(), lab.make_service(count=6))
-    before = read_all(lab)
+    before = lab.read_all()
     assert_success(await harness.run("ECS_SYNC"))
     lab.aws.break_next("DeleteTaskSet", "deny")
     assert (await harness.run("ECS_ROLLBACK")).status is StageStatus.FAILURE
@@ -78,7 +64,7 @@ async def test_such_a_rollback_may_be_repeated(lab: EcsLab) -> None:
     assert_success(await harness.run("ECS_ROLLBACK"))
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before
+    assert lab.read_all() == before
 
 
 async def test_traffic_comes_back_without_the_definitions(lab: EcsLab) -> None:
@@ -94,9 +80,9 @@ async def test_traffic_comes_back_without_the_definitions(lab: EcsLab) -> None:
 
 
 async def test_a_rolling_service_comes_back_without_its_definition(lab: EcsLab) -> None:
-    failed = make_rolling(lab, count=6, propagateTags="SERVICE")
+    failed = lab.make_rolling(count=6, propagateTags="SERVICE")
     failed["placementStrategy"] = [{"type": "random"}]
-    harness = await begin(lab, make_rolling(lab, propagateTags="TASK_DEFINITION"), failed)
+    harness = await begin(lab, lab.make_rolling(propagateTags="TASK_DEFINITION"), failed)
     before = lab.read_service()
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -112,7 +98,7 @@ async def test_a_rolling_service_comes_back_without_its_definition(lab: EcsLab) 
 async def test_a_field_that_was_not_kept_is_named_after_the_rest_is_done(lab: EcsLab) -> None:
     """The service had none, and AWS has no way back to none."""
     harness = await begin(
-        lab, make_rolling(lab), make_rolling(lab, count=6, healthCheckGracePeriodSeconds=9)
+        lab, lab.make_rolling(), lab.make_rolling(count=6, healthCheckGracePeriodSeconds=9)
     )
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -128,7 +114,7 @@ async def test_a_field_that_was_not_kept_is_named_after_the_rest_is_done(lab: Ec
 async def test_a_revision_that_was_deregistered_comes_back_as_aws_has_it(
     lab: EcsLab, *, is_rolling: bool
 ) -> None:
-    service = make_rolling(lab) if is_rolling else lab.make_service()
+    service = lab.make_rolling() if is_rolling else lab.make_service()
     harness = await begin(lab, service, service)
     assert_success(await harness.run("ECS_SYNC"))
     for arn in lab.aws.ecs.list_task_definitions(familyPrefix="web")["taskDefinitionArns"]:
@@ -147,7 +133,7 @@ async def test_a_service_that_was_not_there_before_is_ended_and_the_rest_is_told
     lab: EcsLab,
 ) -> None:
     """The commit that ran has another one, whose name cannot be read: it was not touched."""
-    harness = await begin(lab, make_rolling(lab), make_rolling(lab, serviceName="shop"))
+    harness = await begin(lab, lab.make_rolling(), lab.make_rolling(serviceName="shop"))
     assert_success(await harness.run("ECS_SYNC"))
 
     result = await harness.run("ECS_ROLLBACK")
