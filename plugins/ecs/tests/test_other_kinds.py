@@ -11,15 +11,11 @@ from pipecd_test_support.aws.ecs_lab import EcsLab, assert_success, make_task
 pytestmark = pytest.mark.xdist_group("aws")
 
 
-def make_rolling(lab: EcsLab, **more: Any) -> dict[str, Any]:
-    return lab.make_service(**{"deploymentController": {"type": "ECS"}, **more})
-
-
 async def test_a_rolling_service_is_made_and_updated(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     [made] = lab.aws.calls("CreateService")
     assert made["parameters"]["launchType"] == "FARGATE"
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, count=6))
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling(count=6))
 
     assert_success(await lab.open("second", v2, v1).run("ECS_PRIMARY_ROLLOUT", {}))
 
@@ -30,22 +26,22 @@ async def test_a_rolling_service_is_made_and_updated(lab: EcsLab) -> None:
 
 
 async def test_a_definition_without_a_controller_is_rolling(lab: EcsLab) -> None:
-    await lab.deploy_first(make_rolling(lab, deploymentController=None))
+    await lab.deploy_first(lab.make_rolling(deploymentController=None))
 
     assert lab.read_service()["deploymentController"]["type"] == "ECS"
 
 
 async def test_a_rolling_service_behind_a_load_balancer_has_the_primarys_group(lab: EcsLab) -> None:
     arns = lab.balance()
-    await lab.deploy_first(make_rolling(lab))
+    await lab.deploy_first(lab.make_rolling())
 
     [made] = lab.aws.calls("CreateService")
     assert made["parameters"]["loadBalancers"][0]["targetGroupArn"] == arns["primary"]
 
 
 async def test_a_broken_rolling_update_is_rolled_back(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
-    v2 = lab.write("v2", make_task("web:broken"), make_rolling(lab, count=6))
+    v1 = await lab.deploy_first(lab.make_rolling())
+    v2 = lab.write("v2", make_task("web:broken"), lab.make_rolling(count=6))
     harness = lab.open("second", v2, v1)
     result = await harness.run("ECS_SYNC")
     assert "0 of 6 tasks running" in result.reason
@@ -61,8 +57,8 @@ async def test_a_broken_rolling_update_is_rolled_back(lab: EcsLab) -> None:
 
 async def test_an_answer_from_before_the_update_does_not_fail_it(lab: EcsLab) -> None:
     """What AWS tells of a service may be older than the change that it has just taken."""
-    v1 = await lab.deploy_first(make_rolling(lab))
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling())
     lab.aws.break_next("DescribeServices", "stale", after=2, count=3)
 
     assert_success(await lab.open("second", v2, v1).run("ECS_SYNC"))
@@ -71,8 +67,8 @@ async def test_an_answer_from_before_the_update_does_not_fail_it(lab: EcsLab) ->
 
 
 async def test_an_update_that_aws_has_taken_back_fails(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling())
     lab.aws.break_next("DescribeServices", "stale", after=2, count=100)
 
     result = await lab.open("second", v2, v1).run("ECS_SYNC")
@@ -81,9 +77,9 @@ async def test_an_update_that_aws_has_taken_back_fails(lab: EcsLab) -> None:
 
 
 async def test_a_rolling_service_whose_revision_was_deregistered_comes_back(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     ran = lab.read_service()["taskDefinition"]
-    harness = lab.open("second", lab.write("v2", make_task("web:v2"), make_rolling(lab)), v1)
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), lab.make_rolling()), v1)
     assert_success(await harness.run("ECS_SYNC"))
     lab.aws.ecs.deregister_task_definition(taskDefinition=ran)
 
@@ -102,8 +98,8 @@ def read_service(lab: EcsLab, cluster: str, name: str) -> dict[str, Any]:
 
 async def test_a_rolling_service_that_was_renamed_comes_back(lab: EcsLab) -> None:
     """A service without task sets is not asked for them: AWS refuses that."""
-    v1 = await lab.deploy_first(make_rolling(lab))
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, serviceName="shop"))
+    v1 = await lab.deploy_first(lab.make_rolling())
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling(serviceName="shop"))
     harness = lab.open("second", v2, v1)
     assert_success(await harness.run("ECS_SYNC"))
     lab.aws.forget()
@@ -120,10 +116,10 @@ async def test_a_rolling_service_that_was_renamed_comes_back(lab: EcsLab) -> Non
 async def test_a_rolling_service_that_was_moved_to_another_cluster_comes_back(
     lab: EcsLab,
 ) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     other = f"{lab.cluster}-other"
     lab.aws.ecs.create_cluster(clusterName=other)
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, clusterArn=other, count=2))
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling(clusterArn=other, count=2))
     harness = lab.open("second", v2, v1)
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -137,7 +133,7 @@ async def test_a_rolling_service_that_was_moved_to_another_cluster_comes_back(
 
 async def test_what_ran_in_the_other_cluster_does_not_come_back_in_the_first(lab: EcsLab) -> None:
     """Somebody's service has the same name there: its tasks and their number are its own."""
-    v1 = await lab.deploy_first(make_rolling(lab, count=None))
+    v1 = await lab.deploy_first(lab.make_rolling(count=None))
     lab.aws.ecs.update_service(cluster=lab.cluster, service="web", desiredCount=4)
     other = f"{lab.cluster}-other"
     lab.aws.ecs.create_cluster(clusterName=other)
@@ -148,7 +144,7 @@ async def test_what_ran_in_the_other_cluster_does_not_come_back_in_the_first(lab
         taskDefinition=theirs["taskDefinitionArn"],
         desiredCount=1,
     )
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, clusterArn=other, count=2))
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling(clusterArn=other, count=2))
     harness = lab.open("second", v2, v1)
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -174,9 +170,9 @@ def read_last_update(lab: EcsLab) -> dict[str, Any]:
 async def test_lists_that_are_gone_from_git_are_cleared(lab: EcsLab) -> None:
     """AWS leaves them as they are unless it is told that they are empty."""
     v1 = await lab.deploy_first(
-        make_rolling(lab, serviceRegistries=REGISTRIES, placementStrategy=SPREAD)
+        lab.make_rolling(serviceRegistries=REGISTRIES, placementStrategy=SPREAD)
     )
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling())
 
     assert_success(await lab.open("second", v2, v1).run("ECS_SYNC"))
 
@@ -189,11 +185,11 @@ async def test_lists_that_are_gone_from_git_are_cleared(lab: EcsLab) -> None:
 async def test_a_service_that_leaves_its_load_balancer_has_none(lab: EcsLab) -> None:
     arns = lab.balance()
     group = {"targetGroupArn": arns["primary"], "containerName": "web", "containerPort": 80}
-    given = make_rolling(lab, loadBalancers=[group])
+    given = lab.make_rolling(loadBalancers=[group])
     alone = lab.make_options(accessType="SERVICE_DISCOVERY", targetGroups={})
     v1 = lab.write("v1", make_task(), given)
     assert_success(await lab.open("first", v1, options=alone).run("ECS_SYNC"))
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab))
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling())
 
     assert_success(await lab.open("second", v2, v1, options=alone).run("ECS_SYNC"))
 
@@ -201,8 +197,8 @@ async def test_a_service_that_leaves_its_load_balancer_has_none(lab: EcsLab) -> 
 
 
 async def test_a_rollback_clears_the_lists_that_only_the_failed_commit_has(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
-    given = make_rolling(lab, serviceRegistries=REGISTRIES)
+    v1 = await lab.deploy_first(lab.make_rolling())
+    given = lab.make_rolling(serviceRegistries=REGISTRIES)
     harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -214,10 +210,10 @@ async def test_a_rollback_clears_the_lists_that_only_the_failed_commit_has(lab: 
 
 
 async def test_a_rollback_gives_back_lists_that_others_had_set(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     lab.aws.ecs.update_service(cluster=lab.cluster, service="web", placementStrategy=SPREAD)
     there = lab.read_service()["placementStrategy"]
-    given = make_rolling(lab, placementStrategy=[{"type": "random"}])
+    given = lab.make_rolling(placementStrategy=[{"type": "random"}])
     harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
     assert_success(await harness.run("ECS_SYNC"))
 
@@ -228,7 +224,7 @@ async def test_a_rollback_gives_back_lists_that_others_had_set(lab: EcsLab) -> N
 
 
 async def test_there_is_no_canary_to_clean_of_a_rolling_service_or_a_task(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     lab.aws.forget()
 
     assert_success(await lab.open("second", v1, v1).run("ECS_CANARY_CLEAN", {}))
@@ -239,8 +235,8 @@ async def test_there_is_no_canary_to_clean_of_a_rolling_service_or_a_task(lab: E
 
 
 async def test_recreate_stops_a_rolling_service_first(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
-    v2 = lab.write("v2", make_task("web:v2"), make_rolling(lab, count=None))
+    v1 = await lab.deploy_first(lab.make_rolling())
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_rolling(count=None))
     lab.aws.forget()
 
     assert_success(await lab.open("second", v2, v1).run("ECS_SYNC", {"recreate": True}))
@@ -255,7 +251,7 @@ async def test_recreate_stops_a_rolling_service_first(lab: EcsLab) -> None:
 )
 async def test_a_rolling_service_has_no_canary(lab: EcsLab, stage: str, options: Any) -> None:
     lab.balance()
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
 
     result = await lab.open("second", v1, v1).run(stage, options)
 
@@ -263,7 +259,7 @@ async def test_a_rolling_service_has_no_canary(lab: EcsLab, stage: str, options:
 
 
 async def test_another_controller_than_the_services_is_refused(lab: EcsLab) -> None:
-    v1 = await lab.deploy_first(make_rolling(lab))
+    v1 = await lab.deploy_first(lab.make_rolling())
     v2 = lab.write("v2", make_task("web:v2"), lab.make_service())
 
     result = await lab.open("second", v2, v1).run("ECS_SYNC")

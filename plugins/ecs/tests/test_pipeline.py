@@ -30,19 +30,6 @@ async def run_pipeline(harness: StageHarness[Ecs], upto: int = len(PIPELINE)) ->
         assert_success(await harness.run(name, options, index=index))
 
 
-def read_all(lab: EcsLab) -> dict[str, Any]:
-    """What a rollback must bring back."""
-    service = lab.read_service()
-    tags = {t["key"]: t["value"] for t in service["tags"]}
-    return {
-        "sets": lab.read_sets(),
-        "desired": service["desiredCount"],
-        "running": service["runningCount"],
-        "weights": lab.read_weights(),
-        "tags": tags,
-    }
-
-
 async def begin(
     lab: EcsLab, image: str = "web:v2", count: int = 6
 ) -> tuple[StageHarness[Ecs], Path]:
@@ -246,7 +233,7 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda it: f"{it.stage}-{it.action}")
 async def test_a_rollback_brings_back_what_ran(lab: EcsLab, fault: Fault) -> None:
     harness, _ = await begin(lab)
-    before = read_all(lab)
+    before = lab.read_all()
     await run_pipeline(harness, upto=fault.stage)
     lab.aws.break_next(fault.action, fault.kind, after=fault.after)
     name, options = PIPELINE[fault.stage]
@@ -256,35 +243,35 @@ async def test_a_rollback_brings_back_what_ran(lab: EcsLab, fault: Fault) -> Non
 
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before
+    assert lab.read_all() == before
 
 
 async def test_a_rollback_of_a_broken_canary_brings_back_what_ran(lab: EcsLab) -> None:
     harness, _ = await begin(lab, image="web:broken")
-    before = read_all(lab)
+    before = lab.read_all()
     result = await harness.run(*PIPELINE[0])
     assert "0 of 3 tasks running" in result.reason
 
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before
+    assert lab.read_all() == before
     assert len(lab.aws.calls("CreateTaskSet")) == 1, "what ran still runs: nothing is made anew"
 
 
 async def test_a_rollback_after_the_end_makes_the_earlier_task_set_anew(lab: EcsLab) -> None:
     harness, _ = await begin(lab)
-    before = read_all(lab)
+    before = lab.read_all()
     await run_pipeline(harness)
 
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before, "with the commit that runs, not the one that failed"
+    assert lab.read_all() == before, "with the commit that runs, not the one that failed"
     assert len(lab.aws.calls("RegisterTaskDefinition")) == 1, "the revision that ran is used again"
 
 
 async def test_a_rollback_may_be_repeated(lab: EcsLab) -> None:
     harness, _ = await begin(lab)
-    before = read_all(lab)
+    before = lab.read_all()
     await run_pipeline(harness, upto=3)
     lab.aws.break_next("DeleteTaskSet", "deny")
     assert (await harness.run("ECS_ROLLBACK")).status is StageStatus.FAILURE
@@ -292,7 +279,7 @@ async def test_a_rollback_may_be_repeated(lab: EcsLab) -> None:
     assert_success(await harness.run("ECS_ROLLBACK"))
     assert_success(await harness.run("ECS_ROLLBACK"))
 
-    assert read_all(lab) == before
+    assert lab.read_all() == before
 
 
 async def test_a_rollback_that_cannot_move_the_traffic_keeps_the_canary(lab: EcsLab) -> None:

@@ -49,10 +49,13 @@ from pipecd_sdk import (
     serve,
     stage,
 )
+from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.kit.platforms import ManifestPlugin
 
 MOST_KNOWN: Final = 256
 """Revisions of task definitions that are remembered; they never change."""
+UNREADABLE: Final = (InvalidFileError, OptionFaultsError)
+"""What is raised when the definitions of a commit, or its options, cannot be used."""
 
 
 class Ecs(ManifestPlugin[Definitions]):
@@ -113,15 +116,23 @@ class Ecs(ManifestPlugin[Definitions]):
 
     @stage("ECS_ROLLBACK", rollback=True, desc="Bring the service back")
     async def roll_back(self, ctx: StageContext) -> None:
+        failed = await self._load_other(ctx.source.target)
         running: Definitions | None = None
-        failed: Definitions | None = None
+        unreadable = ""
         if ctx.source.running is not None:
-            running = await self.load(ctx.source.running)
-            failed = await self._load_other(ctx.source.target)
-            definitions = running
-        else:
-            definitions = await self.load(ctx.source.target)
-        await self._run_with(ctx, definitions, failed, lambda run: roll_back(run, running))
+            try:
+                running = await self.load(ctx.source.running)
+            except UNREADABLE as error:
+                if failed is None:
+                    raise
+                unreadable = str(error)
+        definitions = running or failed or await self.load(ctx.source.target)
+        await self._run_with(
+            ctx,
+            definitions,
+            failed if running is not None else None,
+            lambda run: roll_back(run, running, unreadable=unreadable),
+        )
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
         definitions = await self.load(ctx.source)
@@ -151,7 +162,7 @@ class Ecs(ManifestPlugin[Definitions]):
         """Returns the definitions of a commit that is not deployed; None when they are invalid."""
         try:
             return await self.load(source) if source is not None else None
-        except InvalidFileError:
+        except UNREADABLE:
             return None
 
     async def _run_with(

@@ -51,6 +51,11 @@ class FunctionManifest:
         return str(find_field(self.spec, "name"))
 
     @property
+    def alias(self) -> str:
+        """Returns the alias that callers use."""
+        return self.options.input.alias
+
+    @property
     def image(self) -> str:
         return str(find_field(self.spec, "image") or "")
 

@@ -30,6 +30,11 @@ class Traffic:
         shares = [each for each in (self.primary, self.secondary) if each and each.percent]
         return ", ".join(map(str, shares))
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Returns the versions that it names."""
+        return tuple(each.version for each in (self.primary, self.secondary) if each)
+
     def is_same(self, other: "Traffic | None") -> bool:
         """Returns whether the traffic goes the same way; a share of nothing counts for nothing."""
         return other is not None and str(self) == str(other)

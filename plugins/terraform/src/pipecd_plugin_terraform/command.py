@@ -21,7 +21,7 @@ from pipecd_sdk import Severity, StageFailedError, StageLog, TargetError
 from pipecd_sdk.kit import shell
 from pipecd_sdk.kit.process import Argument, join_option, own, word
 from pipecd_sdk.kit.shell import CompletedCommand
-from pipecd_sdk.kit.text import make_printable
+from pipecd_sdk.kit.text import make_printable, make_printable_line
 from pipecd_sdk.scripts.attempt import LogText, Translate
 
 ALWAYS: Final = {"TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
@@ -211,6 +211,16 @@ class Terraform:
     async def read_state(self) -> Mapping[str, Any]:
         """Returns the state as `show -json` prints it. Raises TargetError."""
         return await self._read_json(*own("show", "-json"))
+
+    async def list_addresses(self) -> tuple[list[str], bool]:
+        """Returns the addresses of the resources in the state, and whether there are more."""
+        done = await self._run("state", own("state", "list"), None)
+        if done.exit_code != 0:
+            raise self._fail("state list", done)
+        lines = done.output.split("\n")
+        if done.is_cut:
+            lines = lines[:-1]  # it may be a part of one
+        return [make_printable_line(each) for each in lines if each], done.is_cut
 
     async def read_serial(self) -> tuple[str, int]:
         """Returns lineage and serial of the state; of none, an empty text and 0."""

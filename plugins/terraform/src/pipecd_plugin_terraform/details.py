@@ -22,6 +22,8 @@ def describe(view: StateView, resource: Resource, changes: Changes | None) -> De
     if len(lines) > MOST_LINES:
         notes.append(f"{len(lines) - MOST_LINES} more lines are not shown")
         lines = lines[:MOST_LINES]
+    if view.is_listed:
+        notes.append("the state is too large for values to be shown")
     if changes is None:
         notes.append("it is not compared with git: drift detection is off for this deploy target")
     return Details(

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resources of a state as a tree by module, without their values. Pure."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from pipecd_plugin_terraform.changes import iter_leaves, shorten
@@ -12,8 +15,12 @@ from pipecd_sdk.kit.text import make_printable_line
 
 ROOT: Final = "state"
 """The id of the state itself, under which everything stands."""
+MODULE: Final = "Module"
 MOST_RESOURCES: Final = 5_000
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _DEEPEST: Final = 60
+_MODULE: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]|\\.)*")\])?(?=\.)')
+"""A module at the beginning of an address; the key of one may hold any characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,8 @@ class StateView:
     resources: tuple[Resource, ...]
     mask: Mask
     """Of the sensitive values, which may stand elsewhere too."""
+    is_listed: bool = False
+    """Only addresses are known: the state is too large to be read whole."""
 
     def describe(self, resource: str) -> list[str] | None:
         """Returns the lines of a resource's values, masked; None when it is not in the state."""
@@ -51,17 +60,13 @@ def read_view(state: Mapping[str, Any], *, lineage: str, serial: int, workspace:
     except (AttributeError, KeyError, TypeError) as error:
         raise TargetError(f"the state cannot be read: {type(error).__name__}") from error
     count = len(values)
-    head = Resource(
-        id=ROOT,
-        name=workspace or "default",
-        kind="State",
-        health=Health.HEALTHY,
-        description="" if count else "nothing is deployed here",
-        metadata={"serial": str(serial), "resources": str(count), "version": version},
+    head = _make_head(
+        workspace,
+        "" if count else "nothing is deployed here",
+        {"serial": str(serial), "resources": str(count), "version": version},
     )
     if (more := len(found) - MOST_RESOURCES) > 0:
-        found = found[:MOST_RESOURCES]
-        found.append(Resource(id="…", name=f"… and {more} more", kind="Resources", parents=[ROOT]))
+        found = [*found[:MOST_RESOURCES], _make_rest(f"… and {more} more")]
     return StateView(
         lineage=lineage,
         serial=serial,
@@ -76,6 +81,82 @@ def read_view(state: Mapping[str, Any], *, lineage: str, serial: int, workspace:
     )
 
 
+def list_view(
+    addresses: Sequence[str], *, lineage: str, serial: int, workspace: str, is_cut: bool = False
+) -> StateView:
+    """Returns what is in a state by the addresses of its resources alone.
+
+    `is_cut`: there are more than these.
+    """
+    found = list(islice(_list_resources(addresses), MOST_RESOURCES))
+    more = len(addresses) - sum(each.kind != MODULE for each in found)
+    if more or is_cut:
+        found.append(_make_rest("… and more" if is_cut else f"… and {more} more"))
+    count = f"more than {len(addresses)}" if is_cut else str(len(addresses))
+    head = _make_head(
+        workspace,
+        "the state is too large to be read whole: its resources are listed, without health and"
+        " values",
+        {"serial": str(serial), "resources": count},
+    )
+    return StateView(
+        lineage=lineage,
+        serial=serial,
+        workspace=workspace,
+        values=dict.fromkeys(addresses, _NOTHING),
+        resources=(head, *found),
+        mask=Mask(),
+        is_listed=True,
+    )
+
+
+def _list_resources(addresses: Sequence[str]) -> Iterator[Resource]:
+    modules: set[str] = set()
+    for address in addresses:
+        parent, start = ROOT, 0
+        while (step := _MODULE.match(address, start)) is not None:
+            module = address[: step.end()]
+            if module not in modules:
+                modules.add(module)
+                yield _make_module(module, address[:start].removesuffix("."), parent)
+            parent, start = module, step.end() + 1
+        name = address[start:]
+        mode, _, typed = name.partition(".") if name.startswith("data.") else ("managed", "", name)
+        yield Resource(
+            id=address,
+            name=name,
+            kind=typed.partition(".")[0],
+            parents=[parent],
+            metadata={"mode": mode},
+        )
+
+
+def _make_head(workspace: str, description: str, metadata: Mapping[str, str]) -> Resource:
+    return Resource(
+        id=ROOT,
+        name=workspace or "default",
+        kind="State",
+        health=Health.HEALTHY,
+        description=description,
+        metadata=metadata,
+    )
+
+
+def _make_rest(name: str) -> Resource:
+    """Returns what stands for the resources that are not shown."""
+    return Resource(id="…", name=name, kind="Resources", parents=[ROOT])
+
+
+def _make_module(address: str, prefix: str, parent: str) -> Resource:
+    return Resource(
+        id=address,
+        name=address.removeprefix(f"{prefix}.") if prefix else address,
+        kind=MODULE,
+        parents=[parent],
+        health=Health.HEALTHY,
+    )
+
+
 def _read_module(
     module: Mapping[str, Any], parent: str, values: dict[str, Mapping[str, Any]], depth: int
 ) -> Iterator[Resource]:
@@ -86,13 +167,7 @@ def _read_module(
         yield _read_resource(each, prefix, parent, values)
     for child in module.get("child_modules") or []:
         address = make_printable_line(str(child["address"]))
-        yield Resource(
-            id=address,
-            name=address.removeprefix(f"{prefix}.") if prefix else address,
-            kind="Module",
-            parents=[parent],
-            health=Health.HEALTHY,
-        )
+        yield _make_module(address, prefix, parent)
         yield from _read_module(child, address, values, depth + 1)
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from pipecd_plugin_terraform.changes import Changes
-from pipecd_plugin_terraform.command import Terraform
+from pipecd_plugin_terraform.command import OutputTooLargeError, Terraform
 from pipecd_plugin_terraform.config import TerraformPluginConfig, TerraformTarget
-from pipecd_plugin_terraform.livestate import StateView, read_view
+from pipecd_plugin_terraform.livestate import StateView, list_view, read_view
 from pipecd_plugin_terraform.program import TerraformPrograms
 from pipecd_plugin_terraform.source import Configuration, choose_target, expand_nothing
 from pipecd_sdk import (
@@ -136,12 +136,8 @@ class Observer:
         view = known.view
         is_same = view is not None and (view.lineage, view.serial) == (lineage, serial)
         if view is None or not is_same or known.mark is None or known.mark[0] != stamp:
-            view = read_view(
-                await terraform.read_state(),
-                lineage=lineage,
-                serial=serial,
-                workspace=ctx.source.options.workspace,
-            )
+            workspace = ctx.source.options.workspace
+            view = await _read_view(terraform, lineage, serial, workspace)
         known.view, known.mark = view, (stamp, seen)
         return view
 
@@ -260,6 +256,15 @@ def to_sync_state(changes: Changes, commit: str) -> SyncState:
     return SyncState(
         status=SyncStatus.OUT_OF_SYNC, short_reason=short, reason=f"{head}\n\n{changes.render()}"
     )
+
+
+async def _read_view(terraform: Terraform, lineage: str, serial: int, workspace: str) -> StateView:
+    try:
+        state = await terraform.read_state()
+    except OutputTooLargeError:
+        found, is_cut = await terraform.list_addresses()
+        return list_view(found, lineage=lineage, serial=serial, workspace=workspace, is_cut=is_cut)
+    return read_view(state, lineage=lineage, serial=serial, workspace=workspace)
 
 
 def _examine(file: Path | None) -> tuple[int, ...] | None:

@@ -51,8 +51,11 @@ CLEARABLE: Final = (
     "serviceRegistries",
 )
 """Lists of a service that AWS leaves as they are unless it is given others, or an empty one."""
+NOT_UPDATED: Final = frozenset({"cluster", "service", "desiredcount", "deploymentcontroller"})
+"""Fields of a service definition, in small letters, that no update takes from it."""
 NOT_FOUND: Final = frozenset({"ServiceNotFoundException", "TaskSetNotFoundException"})
-_AWS_TAGS: Final = "aws:"
+NO_REVISION: Final = "ClientException"
+"""What AWS says of a revision that was deleted."""
 MOST_SERVICES_AT_ONCE: Final = 10
 MOST_TASKS_AT_ONCE: Final = 100
 MOST_TASKS: Final = 1_000
@@ -105,6 +108,15 @@ class EcsClient:
         found: Mapping[str, Any] = answer["taskDefinition"]
         return found
 
+    async def find_task_definition(self, arn: str) -> Mapping[str, Any] | None:
+        """Returns a registered task definition, None for one that was deleted."""
+        try:
+            return await self.describe_task_definition(arn)
+        except AwsError as error:
+            if error.code != NO_REVISION:
+                raise
+            return None
+
     async def create_service(self, definition: Mapping[str, Any], *, token: str) -> Service:
         """Makes a service; the same token makes none twice."""
         answer = await self._call(
@@ -125,7 +137,7 @@ class EcsClient:
         """Gives a resource exactly these tags, but for those of AWS itself."""
         answer = await self.account.call("ecs", "ListTagsForResource", {"resourceArn": arn})
         there = read_tags(answer.get("tags"))
-        gone = [key for key in there if key not in wanted and not key.startswith(_AWS_TAGS)]
+        gone = [key for key in there if key not in wanted]
         if gone:
             await self.account.call("ecs", "UntagResource", {"resourceArn": arn, "tagKeys": gone})
         if any(there.get(key) != value for key, value in wanted.items()):

@@ -14,6 +14,10 @@ OURS: Final = "piped-ecs-plugin"
 MANAGERS: Final = frozenset({OURS, "piped"})
 """Who else is us: `piped` is what upstream's older agent wrote."""
 
+AWS_TAGS: Final = "aws:"
+"""How the tags begin that nobody but AWS may set."""
+
+ACTIVE: Final = "ACTIVE"
 PRIMARY: Final = "PRIMARY"
 DRAINING: Final = "DRAINING"
 
@@ -65,7 +69,12 @@ class Service:
 
     @property
     def is_active(self) -> bool:
-        return self.status == "ACTIVE"
+        return self.status == ACTIVE
+
+    @property
+    def has_count(self) -> bool:
+        """Returns whether it has a number of tasks; others run one on each machine."""
+        return str(self.body.get("schedulingStrategy") or "REPLICA") == "REPLICA"
 
     @property
     def has_all_tasks(self) -> bool:
@@ -117,14 +126,10 @@ def read_service(body: Mapping[str, Any]) -> Service:
 
 
 def read_tags(given: object) -> dict[str, str]:
-    """Returns the tags of an answer as a map."""
-    if not isinstance(given, list):
-        return {}
-    return {
-        str(each.get("key", "")): str(each.get("value", ""))
-        for each in given
-        if isinstance(each, Mapping)
-    }
+    """Returns the tags of an answer as a map, without those of AWS itself, which stay."""
+    tags = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    found = {str(each.get("key", "")): str(each.get("value", "")) for each in tags}
+    return {key: value for key, value in found.items() if not key.startswith(AWS_TAGS)}
 
 
 def write_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:

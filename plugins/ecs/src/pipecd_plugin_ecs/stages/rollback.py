@@ -6,34 +6,32 @@ from dataclasses import dataclass, replace
 from pipecd_aws import AwsError
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.ecs import EcsClient
-from pipecd_plugin_ecs.provider.model import PRIMARY, Service, TaskSet
+from pipecd_plugin_ecs.provider.model import ACTIVE, Service
+from pipecd_plugin_ecs.stages.recorded import restore_recorded
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
 from pipecd_plugin_ecs.stages.rollout import CANARY_VARIANT
 from pipecd_plugin_ecs.stages.run import Before, ServiceRun, find_primary_group, recall_before
 from pipecd_plugin_ecs.stages.steps import (
     PRIMARY_VARIANT,
+    ROLLBACK_VARIANT,
     apply_service,
-    delete_task_sets,
+    find_original,
     register_task,
+    return_primary,
     roll_out_task_set,
 )
 from pipecd_plugin_ecs.stages.traffic import restore_traffic
-from pipecd_plugin_ecs.stages.waiting import wait_service
 from pipecd_sdk import StageFailedError
 
-ROLLBACK_VARIANT = "rollback"
-REPLICA = "REPLICA"
-"""Services with a number of tasks; the others run one on each machine."""
-NO_REVISION = "ClientException"
-"""What AWS says of a revision that was deleted."""
 NO_CLUSTER = "ClusterNotFoundException"
 
 
-async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
+async def roll_back(run: ServiceRun, running: Definitions | None, *, unreadable: str = "") -> None:
     """Brings one deploy target back; may be repeated. Raises StageFailedError.
 
-    `running` are the definitions of the commit that ran before, None on a first deployment. The
-    run's own definitions are the same then, or those of the commit that failed.
+    `running` are the definitions of the commit that ran before, which are those of the run, too.
+    None on a first deployment, and where they are `unreadable`, which tells why: then the run's
+    are those of the commit that failed.
     """
     if run.definitions.service is None:
         run.log.success("a task without a service cannot be undone; nothing is done")
@@ -50,12 +48,24 @@ async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
     if traffic is not None:
         run.log.error("%s; the canary is kept: it may still get traffic", traffic.reason())
     keep = {run.name_task_set(CANARY_VARIANT)} if traffic is not None else set()
-    if running is None and not before.exists:
+    if running is None and not unreadable and not before.exists:
         raise StageFailedError(
             "there is no earlier commit to go back to",
             hint=f"the service {before.service} of the failed commit is left as it is: push a fix,"
             " or delete it",
         )
+    if unreadable:
+        await _restore_unread(run, before, keep, unreadable)
+    else:
+        await _restore_read(run, running, before, keep)
+    if traffic is not None:
+        raise traffic
+
+
+async def _restore_read(
+    run: ServiceRun, running: Definitions | None, before: Before, keep: set[str]
+) -> None:
+    """Ends what the deployment runs elsewhere, and brings the service back to its definitions."""
     moved = None if before.is_of(run) else await _find_moved(run, before)
     if moved is not None:
         await _leave_moved(run, before, moved, keep)
@@ -65,8 +75,24 @@ async def roll_back(run: ServiceRun, running: Definitions | None) -> None:
         await _restore_task_sets(run, running, before, keep)
     if moved is not None and moved.service.controller != EXTERNAL:
         await _stop_moved(run, before, moved)
-    if traffic is not None:
-        raise traffic
+
+
+async def _restore_unread(run: ServiceRun, before: Before, keep: set[str], unreadable: str) -> None:
+    """Brings back what was kept, or ends what the deployment has made where nothing was."""
+    run.log.info("the definitions of the commit that ran cannot be read: %s", unreadable)
+    if before.exists:
+        await restore_recorded(run, before, keep)
+        return
+    made = await _find_moved(run, before)
+    if made is not None:
+        await _leave_moved(run, before, made, keep)
+        if made.service.controller != EXTERNAL:
+            await _stop_moved(run, before, made)
+    raise StageFailedError(
+        f"the service {before.service} was not there before the deployment, and the definitions of"
+        f" the commit that ran, which may name another one, cannot be read: {unreadable}",
+        hint="the deployment has changed no other service",
+    )
 
 
 async def _restore_rolling(run: ServiceRun, running: Definitions | None, before: Before) -> None:
@@ -88,12 +114,8 @@ async def _restore_task_sets(
     service = await apply_service(
         run, definitions, count=before.desired if is_same else definitions.desired_count
     )
-    primary = await _find_original(run, before) if is_same else None
-    if primary is not None:
-        if primary.scale != before.scale:
-            await run.client.set_scale(service.name, primary, before.scale)
-        run.log.info("the task set %s is still there", primary.id)
-    else:
+    primary = await find_original(run, before) if is_same else None
+    if primary is None:
         task_definition = await _find_task_definition(run, definitions, before if is_same else None)
         primary = await roll_out_task_set(
             run,
@@ -103,20 +125,7 @@ async def _restore_task_sets(
             scale=100,
             group=find_primary_group(definitions),
         )
-    if primary.status != PRIMARY:
-        await run.client.promote(service.name, primary)
-    await delete_task_sets(
-        run, service.name, but={primary.arn, *keep}, reason="it is of the deployment that failed"
-    )
-    await wait_service(run)
-    run.log.success(
-        "the service %s is back at %s", service.name, primary.task_definition.rpartition("/")[2]
-    )
-
-
-async def _find_original(run: ServiceRun, before: Before) -> TaskSet | None:
-    sets = await run.client.list_task_sets(before.service)
-    return next((each for each in sets if before.primary and each.arn == before.primary), None)
+    await return_primary(run, service.name, primary, keep=keep)
 
 
 async def _find_task_definition(
@@ -124,13 +133,8 @@ async def _find_task_definition(
 ) -> str:
     """Returns the revision that ran, or registers it anew where somebody has deregistered it."""
     if before is not None and before.task_definition:
-        try:
-            found = await run.client.describe_task_definition(before.task_definition)
-        except AwsError as error:
-            if error.code != NO_REVISION:
-                raise
-            found = {}
-        if found.get("status") == "ACTIVE":
+        found = await run.client.find_task_definition(before.task_definition)
+        if found is not None and found.get("status") == ACTIVE:
             return before.task_definition
         run.log.info("%s is not active any more", before.task_definition)
     return await register_task(run, definitions)
@@ -183,7 +187,7 @@ async def _leave_moved(
 async def _stop_moved(run: ServiceRun, before: Before, moved: _MovedService) -> None:
     """Ends what a rolling service runs of the failed commit, now that the earlier one is back."""
     changes: dict[str, object] = {}
-    if moved.service.body.get("schedulingStrategy", REPLICA) == REPLICA:
+    if moved.service.has_count:
         changes["desiredCount"] = before.desired if before.exists else 0
     if before.exists and before.task_definition:
         changes["taskDefinition"] = before.task_definition

@@ -16,21 +16,29 @@ async def roll_out_service(
 ) -> None:
     """Brings a rolling service to a task definition and waits until AWS has replaced all tasks.
 
-    Raises StageFailedError, also when AWS's circuit breaker has ended the update.
+    Raises StageFailedError.
     """
     more: dict[str, object] = {"taskDefinition": task_definition}
     group = find_primary_group(definitions)
     if group is not None and find_field(definitions.service or {}, "loadBalancers") is None:
         more["loadBalancers"] = [describe_group(group)]
     await apply_service(run, definitions, count=count, **more)
+    await wait_rolled_out(run, definitions.service_name, task_definition)
+
+
+async def wait_rolled_out(run: ServiceRun, service: str, task_definition: str) -> None:
+    """Waits until AWS has replaced all tasks of a rolling service. Raises StageFailedError.
+
+    Also when AWS's circuit breaker has ended the update.
+    """
     is_told = False
     known_by = run.ctx.clock.now() + SETTLE_TIME
 
     async def look() -> tuple[bool, str]:
         nonlocal is_told
-        found = await run.client.find_service(definitions.service_name)
+        found = await run.client.find_service(service)
         if found is None:
-            return False, f"the service {definitions.service_name} is not there yet"
+            return False, f"the service {service} is not there yet"
         current = next((each for each in found.deployments if each.get("status") == PRIMARY), {})
         runs = str(current.get("taskDefinition") or found.task_definition)
         state = str(current.get("rolloutState") or "")

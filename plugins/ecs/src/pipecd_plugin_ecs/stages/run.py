@@ -11,8 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pipecd_plugin_ecs.config import TargetGroup
-from pipecd_plugin_ecs.definition import Definitions
-from pipecd_plugin_ecs.provider.ecs import CLEARABLE, EcsClient
+from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
+from pipecd_plugin_ecs.provider.ecs import (
+    CLEARABLE,
+    EXTERNAL_UPDATES,
+    NOT_UPDATED,
+    TASK_SET_FIELDS,
+    EcsClient,
+)
 from pipecd_plugin_ecs.provider.model import (
     APPLICATION,
     COMMIT,
@@ -20,6 +26,7 @@ from pipecd_plugin_ecs.provider.model import (
     OURS,
     PIPED,
     PRIMARY,
+    TaskSet,
 )
 from pipecd_sdk import DeployTarget, StageContext, StageFailedError, StageLog
 from pipecd_sdk.kit.manifests import find_field
@@ -118,6 +125,13 @@ class Before:
     """Of the commit that is deployed; None in what an earlier release has kept."""
     lists: Mapping[str, Any] = field(default_factory=dict)
     """The lists that the service had of those that the commit names."""
+    fields: Mapping[str, Any] | None = None
+    """Of the other fields that the commit names, what the service had; None in what an earlier
+    release has kept."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Of the service."""
+    task_set: Mapping[str, Any] = field(default_factory=dict)
+    """How the primary task set was made: its fields and tags."""
 
     def is_of(self, run: ServiceRun) -> bool:
         """Returns whether this is the service of a run, which may be of an earlier commit."""
@@ -180,8 +194,10 @@ async def _look(run: ServiceRun) -> Before:
         task_definition=service.task_definition,
         cluster=run.client.cluster,
         lists={key: service.body.get(key) or [] for key in list_named(run.definitions)},
+        fields={key: service.body.get(key) for key in await _list_changed(run)},
+        tags=service.tags,
     )
-    if service.controller != "EXTERNAL":
+    if service.controller != EXTERNAL:
         return before
     sets = await run.client.list_task_sets(service.name)
     primary = next((each for each in sets if each.status == PRIMARY), None)
@@ -190,4 +206,19 @@ async def _look(run: ServiceRun) -> Before:
         task_definition=primary.task_definition if primary else "",
         primary=primary.arn if primary else "",
         scale=primary.scale if primary else 100.0,
+        task_set=_describe_task_set(primary) if primary else {},
     )
+
+
+async def _list_changed(run: ServiceRun) -> list[str]:
+    """Returns which fields of the service, beside lists, the commit changes."""
+    fitted, _ = await run.client.fit("UpdateService", run.definitions.service or {})
+    named = [key for key in fitted if key not in CLEARABLE and key.lower() not in NOT_UPDATED]
+    if run.definitions.controller != EXTERNAL:
+        return named
+    return [key for key in named if key in EXTERNAL_UPDATES]
+
+
+def _describe_task_set(task_set: TaskSet) -> dict[str, Any]:
+    body = task_set.body
+    return {key: body[key] for key in (*sorted(TASK_SET_FIELDS), "tags") if body.get(key)}

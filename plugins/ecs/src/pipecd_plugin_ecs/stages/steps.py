@@ -6,19 +6,21 @@ from typing import Any, Final
 
 from pipecd_plugin_ecs.config import TargetGroup
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
-from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, TASK_SET_FIELDS
-from pipecd_plugin_ecs.provider.model import APPLICATION, Service, TaskSet, write_tags
+from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, NOT_UPDATED, TASK_SET_FIELDS
+from pipecd_plugin_ecs.provider.model import APPLICATION, PRIMARY, Service, TaskSet, write_tags
 from pipecd_plugin_ecs.stages.run import (
+    Before,
     ServiceRun,
     find_primary_group,
     is_same_cluster,
     list_named,
     recall_before,
 )
-from pipecd_plugin_ecs.stages.waiting import wait_task_set
+from pipecd_plugin_ecs.stages.waiting import wait_service, wait_task_set
 from pipecd_sdk import StageFailedError
 
 PRIMARY_VARIANT: Final = "primary"
+ROLLBACK_VARIANT: Final = "rollback"
 
 
 async def register_task(run: ServiceRun, definitions: Definitions) -> str:
@@ -30,7 +32,7 @@ async def register_task(run: ServiceRun, definitions: Definitions) -> str:
     _tell_unknown(run, "task", unknown)
     arn = await run.client.register_task(fitted)
     await run.keep({key: arn})
-    run.log.info("registered the task definition %s", arn.rpartition("/")[2])
+    run.log.info("registered the task definition %s", _shorten(arn))
     return arn
 
 
@@ -86,7 +88,7 @@ async def _make_changes(
     given = {
         key: value
         for key, value in {**(definitions.service or {}), **more}.items()
-        if str(key).lower() not in {"cluster", "service", "desiredcount", "deploymentcontroller"}
+        if str(key).lower() not in NOT_UPDATED
     }
     fitted, _ = await run.client.fit("UpdateService", given)
     cleared = await _find_cleared(run, definitions)
@@ -171,23 +173,42 @@ async def create_task_set(
         fields["loadBalancers"] = [describe_group(group)]
     elif definitions.options.input.access_type != "ELB":
         fields.pop("loadBalancers", None)
-    task_set = await run.client.create_task_set(
+    return await make_task_set(
+        run,
         definitions.service_name,
+        {**fields, "tags": write_tags(run.make_tags(definitions))},
+        variant=variant,
+        task_definition=task_definition,
+        scale=float(scale),
+    )
+
+
+async def make_task_set(
+    run: ServiceRun,
+    service: str,
+    fields: Mapping[str, Any],
+    *,
+    variant: str,
+    task_definition: str,
+    scale: float,
+) -> TaskSet:
+    """Makes a task set of these fields and tags, or gives the one that is there its share."""
+    task_set = await run.client.create_task_set(
+        service,
         {
             **fields,
             "externalId": run.name_task_set(variant),
             "taskDefinition": task_definition,
-            "scale": {"value": float(scale), "unit": "PERCENT"},
-            "tags": write_tags(run.make_tags(definitions)),
+            "scale": {"value": scale, "unit": "PERCENT"},
         },
         token=run.ctx.stage.id,
     )
-    if task_set.scale != float(scale):  # made by an earlier stage, with another share
-        await run.client.set_scale(definitions.service_name, task_set, float(scale))
+    if task_set.scale != scale:  # made by an earlier stage, with another share
+        await run.client.set_scale(service, task_set, scale)
     run.log.info(
         "the task set %s runs %s at %g %%",
         task_set.id,
-        task_definition.rpartition("/")[2],
+        _shorten(task_definition),
         scale,
     )
     return task_set
@@ -219,6 +240,35 @@ async def delete_task_sets(
             continue
         await run.client.delete_task_set(service, each.arn)
         run.log.info("deleted the task set %s: %s", each.id, reason)
+
+
+async def find_original(run: ServiceRun, before: Before) -> TaskSet | None:
+    """Returns the primary task set that ran before, with the share that it had; None if gone."""
+    sets = await run.client.list_task_sets(before.service)
+    found = next((each for each in sets if before.primary and each.arn == before.primary), None)
+    if found is not None:
+        if found.scale != before.scale:
+            await run.client.set_scale(before.service, found, before.scale)
+        run.log.info("the task set %s is still there", found.id)
+    return found
+
+
+async def return_primary(
+    run: ServiceRun, service: str, primary: TaskSet, *, keep: Collection[str]
+) -> None:
+    """Makes what ran before primary again, deletes what the deployment made, and waits."""
+    if primary.status != PRIMARY:
+        await run.client.promote(service, primary)
+    await delete_task_sets(
+        run, service, but={primary.arn, *keep}, reason="it is of the deployment that failed"
+    )
+    await wait_service(run)
+    run.log.success("the service %s is back at %s", service, _shorten(primary.task_definition))
+
+
+def _shorten(task_definition: str) -> str:
+    """Returns family and revision."""
+    return task_definition.rpartition("/")[2]
 
 
 def _check_owner(run: ServiceRun, service: Service) -> None:

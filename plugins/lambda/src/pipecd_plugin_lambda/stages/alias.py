@@ -44,11 +44,11 @@ async def set_traffic(run: FunctionRun, wanted: Traffic, *, before: Traffic | No
 
 async def set_alias_options(
     run: FunctionRun,
-    manifest: FunctionManifest,
+    manifest: FunctionManifest | None,
     previous: FunctionManifest | None,
     before: OptionNotes | None = None,
 ) -> None:
-    """Brings URL and provisioned concurrency of the alias to a manifest.
+    """Brings URL and provisioned concurrency of the alias to a manifest, None if none has it.
 
     What only `previous` has is taken back: to what was there `before` it, or to nothing.
     """
@@ -59,13 +59,15 @@ async def set_alias_options(
 
 async def _set_url(
     run: FunctionRun,
-    manifest: FunctionManifest,
+    manifest: FunctionManifest | None,
     previous: FunctionManifest | None,
     before: Mapping[str, Any] | None,
 ) -> None:
     had = previous.url if previous is not None else None
     shape = await run.api.read_shape("CreateFunctionUrlConfig")
-    wanted = fit_url(manifest, shape) if manifest.url is not None else before
+    wanted = before
+    if manifest is not None and manifest.url is not None:
+        wanted = fit_url(manifest, shape)
     if wanted is not None:
         taken = fit_url(previous, shape) if previous is not None and had is not None else {}
         resets = {**_URL_RESETS, **(before or {})}
@@ -93,12 +95,12 @@ async def _put_url(run: FunctionRun, options: Mapping[str, Any]) -> None:
 
 async def _set_provisioned(
     run: FunctionRun,
-    manifest: FunctionManifest,
+    manifest: FunctionManifest | None,
     previous: FunctionManifest | None,
     before: int,
 ) -> None:
     qualifier = {"Qualifier": run.alias}
-    wanted = manifest.provisioned or before
+    wanted = (manifest.provisioned if manifest is not None else 0) or before
     if not wanted:
         if previous is not None and previous.provisioned:
             run.log.info("removing the provisioned concurrency of %s", run.alias)
@@ -111,4 +113,4 @@ async def _set_provisioned(
             "PutProvisionedConcurrencyConfig",
             {**qualifier, "ProvisionedConcurrentExecutions": wanted},
         )
-    await wait_provisioned(run)
+    await wait_provisioned(run, wanted)

@@ -10,6 +10,7 @@ from pipecd_plugin_lambda.stages.function import bring_function
 from pipecd_plugin_lambda.stages.ledger import FunctionNotes, OptionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import wait_function
+from pipecd_plugin_lambda.traffic import Traffic
 from pipecd_sdk import StageFailedError
 
 
@@ -37,10 +38,23 @@ async def _note_before(run: FunctionRun, live: LiveFunction | None) -> FunctionN
     notes = FunctionNotes(
         existed=live is not None,
         traffic=traffic,
+        earlier=await _read_earlier(run, live),
         options=await _read_options(run, live, has_alias=traffic is not None),
     )
     await run.ledger.note_before(notes)
     return notes
+
+
+async def _read_earlier(run: FunctionRun, live: LiveFunction | None) -> Traffic | None:
+    """Returns the traffic of the alias of the commit that ran, where this commit has another."""
+    if live is None or run.running is None or not run.has_other_alias:
+        return None
+    traffic = await run.api.get_alias(run.running.alias)
+    if traffic is not None:
+        run.log.info(
+            "the alias %s of the commit that ran stays as it is: %s", run.running.alias, traffic
+        )
+    return traffic
 
 
 async def _read_options(

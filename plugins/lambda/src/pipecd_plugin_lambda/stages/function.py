@@ -23,9 +23,10 @@ from pipecd_plugin_lambda.provider.package import (
     download_package,
     hash_package,
 )
-from pipecd_plugin_lambda.stages.ledger import FunctionNotes, OptionNotes
+from pipecd_plugin_lambda.stages.ledger import OptionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.stages.waiting import FunctionFailedError, wait_function
+from pipecd_plugin_lambda.traffic import Traffic
 from pipecd_sdk import StageFailedError
 
 
@@ -161,16 +162,23 @@ async def _set_reserved(
 
 
 async def restore_function(
-    run: FunctionRun, manifest: FunctionManifest, *, notes: FunctionNotes, live: LiveFunction
+    run: FunctionRun,
+    manifest: FunctionManifest,
+    *,
+    traffic: Traffic | None,
+    options: OptionNotes,
+    live: LiveFunction,
 ) -> None:
     """Brings the function back to the commit that ran before, its code to that of its version.
+
+    `traffic` is that of its alias, which leads to the version; None where there was no alias.
 
     The place that git names may have other code by now: an object in S3 that was replaced, a tag
     or a branch that has moved. What the version has is the code that ran.
     """
     shape = await run.api.read_shape("CreateFunction")
     parameters = fit_manifest(manifest, shape)
-    ran = await run.api.get(notes.traffic.primary.version) if notes.traffic else None
+    ran = await run.api.get(traffic.primary.version) if traffic is not None else None
     await update_configuration(run, parameters, fit_manifest(run.manifest, shape), ran)
     for code in [] if ran is None else await _list_exact_code(run, manifest, ran, live):
         if await _try_code(run, parameters, code) == (ran.code_hash if ran else ""):
@@ -180,7 +188,7 @@ async def restore_function(
             await _restore_from_git(run, manifest, parameters, live, ran)
     await wait_function(run)
     await update_tags(run, manifest, run.manifest, live)
-    await _set_reserved(run, manifest, run.manifest, notes.options)
+    await _set_reserved(run, manifest, run.manifest, options)
 
 
 async def _list_exact_code(

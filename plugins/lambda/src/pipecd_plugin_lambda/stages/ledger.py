@@ -38,6 +38,8 @@ class FunctionNotes:
     """Whether the function was there."""
     traffic: Traffic | None = None
     """How the alias split the traffic; None when there was no alias."""
+    earlier: Traffic | None = None
+    """The same of the alias of the commit that ran before, where that is another one."""
     options: OptionNotes = field(default_factory=OptionNotes)
     version: str = ""
     """What the deployment has published."""
@@ -49,6 +51,7 @@ class FunctionNotes:
         kept: dict[str, Any] = {
             "existed": self.existed,
             "original-traffic": self.traffic.to_json() if self.traffic else None,
+            "earlier-traffic": self.earlier.to_json() if self.earlier else None,
             "original-options": self.options.to_json(),
             "rollout": self.version,
             "undone": list(self.undone),
@@ -61,11 +64,14 @@ def parse_notes(text: str) -> FunctionNotes:
     try:
         kept: Mapping[str, Any] = json.loads(text)
         traffic = kept["original-traffic"]
+        # Those two are not in the notes of an earlier release.
+        earlier = kept.get("earlier-traffic")
+        options = kept.get("original-options", {})
         return FunctionNotes(
             existed=bool(kept["existed"]),
             traffic=parse_kept(traffic) if traffic else None,
-            # Not in the notes of an earlier release.
-            options=OptionNotes(**kept.get("original-options", {})),
+            earlier=parse_kept(earlier) if earlier else None,
+            options=OptionNotes(**options),
             version=str(kept["rollout"]),
             undone=tuple(map(str, kept["undone"])),
         )

@@ -7,10 +7,12 @@ the function itself, so that it is what the earlier commit says.
 
 from dataclasses import replace
 
+from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.stages.alias import set_alias_options, set_traffic
 from pipecd_plugin_lambda.stages.function import restore_function
 from pipecd_plugin_lambda.stages.ledger import FunctionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
+from pipecd_plugin_lambda.traffic import Traffic
 from pipecd_sdk import StageFailedError
 
 
@@ -21,7 +23,10 @@ async def roll_back(run: FunctionRun) -> None:
         run.log.success("the deployment has changed nothing here")
         return
     live = await run.api.get()
+    ran = notes.traffic
     if live is not None:
+        if run.has_other_alias:
+            ran = await _restore_earlier_alias(run, notes)
         await _restore_traffic(run, notes)
     running = run.running
     if running is None:
@@ -40,19 +45,54 @@ async def roll_back(run: FunctionRun) -> None:
             f"the function {run.manifest.name} is gone", hint="deploy the earlier commit to make it"
         )
     else:
-        await restore_function(run, running, notes=notes, live=live)
-        if notes.traffic is not None:
-            await set_alias_options(
-                replace(run, manifest=running), running, run.manifest, notes.options
-            )
+        await restore_function(run, running, traffic=ran, options=notes.options, live=live)
+        await _restore_options(run, running, notes)
     await run.ledger.note_undone(notes)
     run.log.success("back to where it was before the deployment")
 
 
+async def _restore_earlier_alias(run: FunctionRun, notes: FunctionNotes) -> Traffic | None:
+    """Gives the alias of the commit that ran, which is another one, what it had; returns that."""
+    earlier = replace(run, manifest=run.running or run.manifest)
+    there = await run.api.get_alias(earlier.alias)
+    ran = notes.earlier or there
+    if ran is None:
+        run.log.info("there was no alias %s before the deployment", earlier.alias)
+        return None
+    await set_traffic(earlier, ran, before=there)
+    return ran
+
+
 async def _restore_traffic(run: FunctionRun, notes: FunctionNotes) -> None:
+    """Gives the alias what it had before the deployment; one that the deployment made goes."""
     traffic = await run.api.get_alias(run.alias)
     if notes.traffic is not None:
         await set_traffic(run, notes.traffic, before=traffic)
     elif traffic is not None and notes.existed and run.running is not None:
-        run.log.info("removing the alias %s, which the deployment has made", run.alias)
-        await run.api.delete_alias(run.alias)
+        await _remove_alias(run, notes, traffic)
+
+
+async def _remove_alias(run: FunctionRun, notes: FunctionNotes, traffic: Traffic) -> None:
+    if notes.version not in traffic.versions:
+        run.log.info(
+            "the alias %s is left: it leads to %s, which the deployment has not published",
+            run.alias,
+            traffic,
+        )
+        return
+    run.log.info("removing the alias %s, which the deployment has made", run.alias)
+    await set_alias_options(run, None, run.manifest)
+    await run.api.delete_alias(run.alias)
+
+
+async def _restore_options(
+    run: FunctionRun, running: FunctionManifest, notes: FunctionNotes
+) -> None:
+    """Gives URL and concurrency back to the alias that the deployment has changed."""
+    if notes.traffic is None:
+        return
+    if run.has_other_alias:  # no commit has it any more
+        await set_alias_options(run, None, run.manifest, notes.options)
+        return
+    earlier = replace(run, manifest=running)
+    await set_alias_options(earlier, running, run.manifest, notes.options)

@@ -16,7 +16,7 @@ async def sync(run: FunctionRun, _config: FunctionSyncConfig) -> None:
     """Publishes the commit and gives it all the traffic."""
     version = await build_version(run)
     await route(run, version, 100)
-    await set_alias_options(run, run.manifest, run.running)
+    await _bring_alias_options(run)
 
 
 async def roll_out_canary(run: FunctionRun, _config: FunctionRolloutConfig) -> None:
@@ -35,4 +35,10 @@ async def promote(run: FunctionRun, config: FunctionPromoteConfig) -> None:
         )
     await route(run, notes.version, int(config.percent))
     if config.percent == 100:
-        await set_alias_options(run, run.manifest, run.running)
+        await _bring_alias_options(run)
+
+
+async def _bring_alias_options(run: FunctionRun) -> None:
+    """Brings the alias to the commit; what only the commit before has, it has at its own alias."""
+    previous = None if run.has_other_alias else run.running
+    await set_alias_options(run, run.manifest, previous)

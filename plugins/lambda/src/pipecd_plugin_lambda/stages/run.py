@@ -27,7 +27,15 @@ class FunctionRun:
 
     @property
     def alias(self) -> str:
-        return self.manifest.options.input.alias
+        return self.manifest.alias
+
+    @property
+    def has_other_alias(self) -> bool:
+        """Returns whether the commit that ran before has another alias of the same function."""
+        running = self.running
+        if running is None or running.name != self.manifest.name:
+            return False
+        return running.alias != self.alias
 
     @property
     def marker(self) -> str:

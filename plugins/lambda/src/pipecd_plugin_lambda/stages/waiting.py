@@ -58,7 +58,7 @@ def explain_state(configuration: Mapping[str, Any], key: str) -> str:
     return make_printable_line(f"{reason} ({code})" if reason and code else reason or code)[:1000]
 
 
-async def wait_provisioned(run: FunctionRun) -> None:
+async def wait_provisioned(run: FunctionRun, wanted: int) -> None:
     """Waits until what is kept ready behind the alias is ready. Raises StageFailedError."""
     what = f"provisioned concurrency of {run.alias}"
 
@@ -71,7 +71,7 @@ async def wait_provisioned(run: FunctionRun) -> None:
         if status == "READY":
             return ""
         ready = (seen or {}).get("AvailableProvisionedConcurrentExecutions", 0)
-        return f"{what}: {ready} of {run.manifest.provisioned} ready"
+        return f"{what}: {ready} of {wanted} ready"
 
     await _wait(run, look, what)
 

@@ -52,6 +52,10 @@ class EcsLab:
         }
         return {key: value for key, value in given.items() if value is not None}
 
+    def make_rolling(self, **more: Any) -> Object:
+        """A service definition with AWS's own rolling updates."""
+        return self.make_service(**{"deploymentController": {"type": "ECS"}, **more})
+
     def balance(self) -> dict[str, str]:
         """Makes a load balancer with two listeners; returns the ARNs of groups and rules.
 
@@ -127,10 +131,10 @@ class EcsLab:
         return {names[each["TargetGroupArn"]]: each["Weight"] for each in groups}
 
     def read_weights(self) -> dict[str, list[tuple[str, int]]]:
-        """The weights of all rules, by listener and rule."""
+        """The weights of all rules, by listener and rule; none without a load balancer."""
         names = {arn: name for name, arn in self._balanced.items()}
         found: dict[str, list[tuple[str, int]]] = {}
-        for port in (80, 8080):
+        for port in (80, 8080) if names else ():
             listener = self._balanced[f"listener-{port}"]
             for rule in self.aws.elb.describe_rules(ListenerArn=listener)["Rules"]:
                 key = names.get(rule["RuleArn"], f"default-{port}")
@@ -231,6 +235,17 @@ class EcsLab:
             ),
             key=lambda each: str(each["status"]),
         )
+
+    def read_all(self) -> Object:
+        """What a rollback must bring back."""
+        service = self.read_service()
+        return {
+            "sets": self.read_sets(),
+            "desired": service["desiredCount"],
+            "running": service["runningCount"],
+            "weights": self.read_weights(),
+            "tags": {t["key"]: t["value"] for t in service["tags"]},
+        }
 
     def read_image(self, task_definition: str, client: Any = None) -> str:
         client = client or self.aws.ecs

@@ -46,6 +46,8 @@ class LambdaLab:
         self.client = aws.make_client("lambda")
         self._deployments = itertools.count(1)
         self.running: str | None = None
+        self.running_options: Mapping[str, Any] | None = None
+        """The options of the commit that runs; None when they are those of the next one."""
 
     def write(self, commit: str, **spec: Any) -> Path:
         """Writes the manifest of a commit; an image unless it says something else."""
@@ -85,6 +87,7 @@ class LambdaLab:
             directory=self.folder / commit,
             running_directory=self.folder / self.running if self.running else None,
             options=options,
+            running_options=self.running_options,
             targets=[deploy_target(plugin, "main", self.aws.target)],
         )
 
