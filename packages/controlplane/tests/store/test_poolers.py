@@ -30,7 +30,7 @@ from pipecd_test_support.waiting import Soon
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 ROUND_ROBIN = MappingProxyType({"server_round_robin": "1"})
-SETTINGS_IGNORED = MappingProxyType({"ignore_startup_parameters": "lock_timeout,extra_float_digits"})
+SETTINGS_IGNORED = MappingProxyType({"ignore_startup_parameters": "lock_timeout"})
 
 REFUSAL = "a pooler between this server and PostgreSQL gives connections no session of their own"
 

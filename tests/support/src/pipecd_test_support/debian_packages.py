@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages of Debian, unpacked into the user's cache where apt can fetch them; none is installed."""
+"""Packages of Debian, unpacked into the user's cache where apt can fetch them."""
 
 import shutil
 import subprocess

@@ -14,8 +14,8 @@ and without prepared statements, so a pooler of any kind can pass them on.
 """
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import asyncpg
