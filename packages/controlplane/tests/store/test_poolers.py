@@ -17,7 +17,7 @@ from pipecd_controlplane.store.postgres.database import PostgresDatabase, open_p
 from pipecd_controlplane.store.postgres.pool import connect
 from pipecd_controlplane.store.postgres.poolers import refuse_shared_sessions
 from pipecd_controlplane.store.postgres.session import LOCK, SessionSubscriber, claim_alone
-from pipecd_model.errors import StateError
+from pipecd_model.errors import StateError, UnavailableError
 from pipecd_test_support.database_contract import add_project, list_ids
 from pipecd_test_support.pgbouncer import (
     MISSING,
@@ -26,7 +26,7 @@ from pipecd_test_support.pgbouncer import (
     running_pgbouncer,
 )
 from pipecd_test_support.postgres import shared_postgres
-from pipecd_test_support.waiting import Soon
+from pipecd_test_support.waiting import Soon, wait_answer
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 ROUND_ROBIN = MappingProxyType({"server_round_robin": "1"})
@@ -155,3 +155,35 @@ async def test_a_pooler_of_sessions_is_never_taken_for_another(
         async with held_processes(where, processes):
             for _ in range(5):
                 await refuse_shared_sessions(where)
+
+
+async def test_a_pooler_that_changes_its_mode_stops_writing_until_it_pools_sessions_again(
+    program: Path, direct: PostgresServer, soon: Soon
+) -> None:
+    """The session is opened anew after its restart, and asks what kind of pooler it is again."""
+    gaps: asyncio.Queue[None] = asyncio.Queue()
+    subscriber = SessionSubscriber(hear=lambda _payload: None, resync=lambda: gaps.put_nowait(None))
+    with running_pgbouncer(program, shared_postgres(), "session") as pooler:
+        async with opening(through(pooler, direct)) as database:
+            await database.write(add_project("p"))
+            database._patience_seconds = 0.3
+            with database.session.subscription(subscriber):
+                pooler.stop()
+                pooler.start("transaction")
+                await wait_lost(database)
+                with pytest.raises(UnavailableError):
+                    await database.write(add_project("q"))
+                assert gaps.empty()
+
+                pooler.stop()
+                pooler.start("session")
+                await soon(gaps.get())
+            await database.write(add_project("q"))
+            assert await list_ids(database) == ["p", "q"]
+
+
+async def wait_lost(database: PostgresDatabase) -> None:
+    async def ask() -> bool:
+        return database.session.is_held
+
+    await wait_answer(ask, lambda is_held: not is_held)

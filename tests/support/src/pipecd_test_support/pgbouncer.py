@@ -46,21 +46,71 @@ def fetch() -> str:
 
 
 class PoolerForTests:
-    """A PgBouncer before a server of PostgreSQL."""
+    """A PgBouncer before a server of PostgreSQL, which may be stopped and started anew."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, program: Path, server: PostgresForTests, settings: Mapping[str, str]
+    ) -> None:
         self.root = root
+        self._program = program
+        self._server = server
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.root}"
 
-    @property
-    def log(self) -> str:
-        return (self.root / "pgbouncer.log").read_text()
+    def start(self, pool_mode: str) -> None:
+        """Start it, and wait until it listens."""
+        config = self._write_config(pool_mode)
+        libraries = [str(each) for each in (self.root / "usr" / "lib").glob("*-linux-gnu")]
+        log = self.root / "pgbouncer.log"
+        with log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [self._program, config],
+                stdout=sink,
+                stderr=sink,
+                env={**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)},
+                start_new_session=True,
+                **as_nobody(),
+            )
+        limit = time.monotonic() + LIMIT
+        while not (self.root / f".s.PGSQL.{PORT}").exists():
+            assert self._process.poll() is None, log.read_text()
+            assert time.monotonic() < limit, log.read_text()
+            time.sleep(0.02)  # between looks at another process
 
-    @property
-    def socket(self) -> Path:
-        return self.root / f".s.PGSQL.{PORT}"
+    def stop(self) -> None:
+        """End it at once, with all connections."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _write_config(self, pool_mode: str) -> Path:
+        """Writes what it needs to listen on a socket alone, and to let the users of tests in."""
+        users = self.root / "users.txt"
+        users.write_text('"postgres" ""\n')
+        lines = [
+            "[databases]",
+            f"* = host={self._server.root} port={PORT}",
+            "[pgbouncer]",
+            "listen_addr =",
+            f"listen_port = {PORT}",
+            f"unix_socket_dir = {self.root}",
+            "auth_type = trust",
+            f"auth_file = {users}",
+            f"pool_mode = {pool_mode}",
+            *(f"{name} = {value}" for name, value in self._settings.items()),
+        ]
+        config = self.root / "pgbouncer.ini"
+        config.write_text("\n".join(lines) + "\n")
+        return config
 
 
 @contextmanager
@@ -73,55 +123,17 @@ def running_pgbouncer(
     """Runs a PgBouncer while the block runs, with its defaults but for `settings`."""
     # Short, because the path of a socket has at most 107 characters.
     with tempfile.TemporaryDirectory(prefix="pb-", dir=find_open_folder()) as folder:
-        made = PoolerForTests(Path(folder))
-        config = _write_config(made, server, {"pool_mode": pool_mode, **settings})
+        if program.is_relative_to(CACHE):
+            # Another user runs it, who may not enter the cache.
+            shutil.copytree(CACHE / "usr", Path(folder) / "usr", symlinks=True)
+            program = Path(folder) / program.relative_to(CACHE)
+        made = PoolerForTests(Path(folder), program, server, settings)
         made.root.chmod(0o777)
-        libraries = [str(each) for each in (CACHE / "usr" / "lib").glob("*-linux-gnu")]
-        with (made.root / "pgbouncer.log").open("wb") as log:
-            process = subprocess.Popen(
-                [program, config],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)},
-                start_new_session=True,
-                **as_nobody(),
-            )
+        made.start(pool_mode)
         try:
-            limit = time.monotonic() + LIMIT
-            while not made.socket.exists():
-                assert process.poll() is None, made.log
-                assert time.monotonic() < limit, made.log
-                time.sleep(0.02)  # between looks at another process
             yield made
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(LIMIT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _write_config(
-    pooler: PoolerForTests, server: PostgresForTests, settings: Mapping[str, str]
-) -> Path:
-    """Writes what it needs to listen on a socket alone, and to let the users of tests in."""
-    users = pooler.root / "users.txt"
-    users.write_text('"postgres" ""\n')
-    lines = [
-        "[databases]",
-        f"* = host={server.root} port={PORT}",
-        "[pgbouncer]",
-        "listen_addr =",
-        f"listen_port = {PORT}",
-        f"unix_socket_dir = {pooler.root}",
-        "auth_type = trust",
-        f"auth_file = {users}",
-        *(f"{name} = {value}" for name, value in settings.items()),
-    ]
-    config = pooler.root / "pgbouncer.ini"
-    config.write_text("\n".join(lines) + "\n")
-    return config
+            made.stop()
 
 
 if __name__ == "__main__":
