@@ -8,6 +8,7 @@ apt can fetch it; nothing is installed. Without one the tests that need it are s
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -75,7 +76,7 @@ class PoolerForTests:
                 **as_nobody(),
             )
         limit = time.monotonic() + LIMIT
-        while not (self.root / f".s.PGSQL.{PORT}").exists():
+        while not self._is_listening():
             assert self._process.poll() is None, log.read_text()
             assert time.monotonic() < limit, log.read_text()
             time.sleep(0.02)  # between looks at another process
@@ -91,6 +92,10 @@ class PoolerForTests:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    def _is_listening(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as tried:
+            return tried.connect_ex(str(self.root / f".s.PGSQL.{PORT}")) == 0
 
     def _write_config(self, pool_mode: str) -> Path:
         """Writes what it needs to listen on a socket alone, and to let the users of tests in."""
