@@ -19,7 +19,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' |
 	{ echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart browser prometheus console test test-all test-kubernetes test-failed bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
+.PHONY: help setup quickstart browser prometheus pgbouncer console test test-all test-kubernetes test-failed bench chaos sequences mutants fmt lint types imports docs screenshots proto pins metadata dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -52,10 +52,13 @@ browser: ## install Debian's Chromium for the tests of the console, where it is 
 prometheus: ## unpack Debian's Prometheus into the user's cache, for the test of its provider, where it can be had
 	@$(BIN)/python -m pipecd_test_support.prometheus
 
+pgbouncer: ## unpack Debian's PgBouncer into the user's cache, for the tests of poolers, where it can be had
+	@$(BIN)/python -m pipecd_test_support.pgbouncer
+
 console: $(RUNS) ## build the web page into the package of the control plane
 	@$(BIN)/python tools/build_console.py $(ARGS)
 
-test: setup browser prometheus ## the whole suite but the slow platforms; STORE=postgresql: all of it on that store
+test: setup browser prometheus pgbouncer ## the whole suite but the slow platforms; STORE=postgresql: all of it on that store
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(if $(STORE),--store $(STORE)) $(ARGS)
 
 test-all: setup ## `make test` with its slow tests, the tests on a real cluster, 300 deaths

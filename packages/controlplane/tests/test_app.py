@@ -106,14 +106,30 @@ async def test_a_server_does_not_take_the_place_of_a_share_for_the_share(tmp_pat
 
     share.rename(tmp_path / "away")
     share.mkdir()
-    with pytest.raises(BlobsRefusedError, match="the database refers to objects"):
+    with pytest.raises(BlobsRefusedError, match="is not where this database has its objects"):
         async with control_plane(settings):
             pass
     assert list(share.iterdir()) == []
-
+    # What a server needs that started there before the share was mounted.
     (share / ".incoming").mkdir()
-    async with control_plane(settings):
+    with pytest.raises(BlobsRefusedError, match="it lacks their mark"):
+        async with control_plane(settings):
+            pass
+
+
+async def test_a_server_without_its_configuration_does_not_serve_logs_as_missing(
+    tmp_path: Path,
+) -> None:
+    """Without a word objects would be in the data folder."""
+    await fill_folder(tmp_path / "data")
+    (tmp_path / "data" / FOLDER_NAME).rename(tmp_path / "blobs")
+    blobs = BlobFolder(folder=tmp_path / "blobs")
+    async with control_plane(ServerSettings(data_dir=tmp_path / "data", blobs=blobs)):
         pass
+
+    with pytest.raises(BlobsRefusedError, match="is not where this database has its objects"):
+        async with control_plane(ServerSettings(data_dir=tmp_path / "data")):
+            pass
 
 
 async def test_a_taken_address_is_refused_with_a_sentence(tmp_path: Path) -> None:

@@ -48,8 +48,7 @@ from pipecd_controlplane.ops.operator import SIGN_IN_LINK, serving_operator
 from pipecd_controlplane.ops.retention import list_retention_jobs
 from pipecd_controlplane.ops.sign_in_link import answer_with_links
 from pipecd_controlplane.settings import ServerSettings
-from pipecd_controlplane.store.blobs.open import open_blobs
-from pipecd_controlplane.store.sealed_logs import list_some_referred
+from pipecd_controlplane.store.own_blobs import open_own_blobs
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
 from pipecd_controlplane.usecases.bootstrap import KEY_FILE, ensure_project
@@ -167,13 +166,11 @@ async def _open_core(
     if not settings.seals_logs:
         # Sealed into this data folder, the other servers of the database would find them missing.
         log.info("stage_log.kept_in_database", hint="spec.filestore names no store that all share")
-    # One in the data folder is there when the database is.
-    referred = await list_some_referred(database) if settings.blobs is not None else []
     kept = stores(
         database,
         _now,
         max_stage_log_bytes=settings.retention.stage_log_bytes,
-        blobs=await open_blobs(settings.blob_store, referred=referred),
+        blobs=await open_own_blobs(settings.blob_store, database),
     )
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)

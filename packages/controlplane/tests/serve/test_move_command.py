@@ -334,6 +334,57 @@ async def test_objects_alone_go_into_a_bucket_and_are_read_from_there(
             pass
 
 
+async def test_after_objects_alone_were_moved_only_their_new_place_is_taken(
+    server: RunServer, folder: Path, tmp_path: Path
+) -> None:
+    """Logs that are sealed in one of the two would be missing in the other."""
+    await fill_folder(folder)
+    configs = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
+    for number, config in enumerate(configs):
+        config.write_text(
+            "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+            f"  filestore: {{type: FOLDER, config: {{path: '{tmp_path / f'blobs{number}'}'}}}}\n"
+        )
+    (folder / "blobs").rename(tmp_path / "blobs0")
+    one, other = (("--data-dir", str(folder), "--config-file", str(each)) for each in configs)
+    async with server(folder, *one[2:]):
+        pass
+    code, said = await run("server", *other, "--listen", "127.0.0.1:0")
+    assert code == 1
+    assert "is not where this database has its objects" in said
+    assert "`pipecd move`" in said
+
+    places = ("--from-config", str(configs[0]), "--to-config", str(configs[1]))
+    for _ in range(2):
+        code, said = await run("move", "--data-dir", str(folder), *places)
+        assert code == 0, said
+
+    async with server(folder, *other[2:]):
+        pass
+    code, said = await run("server", *one, "--listen", "127.0.0.1:0")
+    assert code == 1
+    assert "it lacks their mark" in said
+
+
+async def test_both_sides_of_a_move_know_their_objects(
+    server: RunServer, folder: Path, tmp_path: Path
+) -> None:
+    """The source can be used again, as it was then."""
+    await fill_folder(folder)
+    async with server(folder):
+        pass
+    new = tmp_path / "new"
+    code, said = await run("move", "--data-dir", str(folder), "--to-data-dir", str(new))
+    assert code == 0, said
+
+    async with server(new):
+        pass
+    code, said = await run("move", "--data-dir", str(folder), "--undo")
+    assert code == 0, said
+    async with server(folder):
+        pass
+
+
 async def test_to_rehearse_and_to_verify_open_the_bucket_and_make_none(
     folder: Path, tmp_path: Path
 ) -> None:

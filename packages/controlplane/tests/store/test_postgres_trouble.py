@@ -289,7 +289,7 @@ async def test_a_machine_that_is_gone_is_noticed_at_both_ends(where: PostgresSer
         assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert 0 < own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 15_000
         await connection.close()
-    for setting in (b"tcp_keepalives_idle\x0015\0", b"tcp_user_timeout\x0030s\0"):
+    for setting in (b"SET tcp_keepalives_idle = '15'", b"SET tcp_user_timeout = '30s'"):
         assert setting in b"".join(sent)
 
 

@@ -116,7 +116,7 @@ class PostgresForTests:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **_as_nobody(),
+                **as_nobody(),
             )
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -229,7 +229,7 @@ class PostgresForTests:
             [self._programs / "bin" / program, *arguments],
             capture_output=True,
             check=False,
-            **_as_nobody(),
+            **as_nobody(),
         )
         if done.returncode:
             raise RuntimeError(f"{program}: {done.stderr.decode(errors='replace')[-2000:]}")
@@ -252,7 +252,8 @@ def _in_thread(work: Callable[[], Coroutine[None, None, None]]) -> None:
         thread.submit(lambda: asyncio.run(work())).result()
 
 
-def _as_nobody() -> dict[str, Any]:
+def as_nobody() -> dict[str, Any]:
+    """Returns how to start a program that refuses to run as root."""
     if os.getuid() != 0:
         return {}
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}

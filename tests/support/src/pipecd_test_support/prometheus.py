@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipecd_runtime.ports import pick_port
+from pipecd_test_support.debian_packages import unpack_package
 
 VARIABLE = "PIPECD_PROMETHEUS"
 CACHE = Path.home() / ".cache" / "pipecd" / "tests" / "prometheus-debian"
@@ -38,26 +38,7 @@ def fetch() -> str:
     """Unpacks Debian's package; returns what went wrong, nothing when it is there."""
     if find_prometheus() is not None:
         return ""
-    for program in ("apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            return f"{program} is not on the PATH"
-    CACHE.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE.parent) as folder:
-        try:
-            subprocess.run(
-                ["apt-get", "download", "--quiet", "prometheus"],
-                cwd=folder,
-                check=True,
-                capture_output=True,
-                timeout=10 * LIMIT,
-            )
-            [package] = Path(folder).glob("prometheus_*.deb")
-            unpacked = Path(folder) / "unpacked"
-            subprocess.run(["dpkg-deb", "--extract", package, unpacked], check=True, timeout=LIMIT)
-            unpacked.rename(CACHE)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            return f"Debian's package cannot be had: {error}"
-    return ""
+    return unpack_package("prometheus", CACHE)
 
 
 class PrometheusProcess:

@@ -26,6 +26,7 @@ from pipecd_controlplane.store.blobs.blob_store import NoBlobStoreError
 from pipecd_controlplane.store.blobs.config import BlobConfig, S3Bucket
 from pipecd_controlplane.store.blobs.open import look_at_blobs, make_blobs, open_blobs
 from pipecd_controlplane.store.move.decide import MoveStep
+from pipecd_controlplane.store.move.mark import move_mark, read_mark
 from pipecd_controlplane.store.move.objects import (
     ObjectMove,
     list_some_references,
@@ -165,16 +166,16 @@ async def _move_objects(
     places: MovePlaces, database: MovableDatabase, progress: MoveProgress, *, skips_lost: bool
 ) -> None:
     size = await measure_objects(database)
-    if not places.has_other_blobs or not size.rows:
+    mark = await read_mark(database)
+    if not places.has_other_blobs or not (size.rows or mark):
         return
     old, new = _require_blobs(places)
-    work = ObjectMove(
-        source=await open_blobs(old, referred=await list_some_references(database)),
-        target=await open_blobs(new),
-        progress=progress,
-        skips_lost=skips_lost,
-    )
+    source = await open_blobs(old, referred=await list_some_references(database))
+    target = await open_blobs(new)
+    work = ObjectMove(source=source, target=target, progress=progress, skips_lost=skips_lost)
     await work.run(database)
+    if mark:
+        await move_mark(mark, source, target, stays_in_source=places.has_other_database)
 
 
 async def _verify_objects(

@@ -15,10 +15,12 @@ import pytest
 
 from pipecd_controlplane.cli import cli
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.blobs.config import S3Bucket
+from pipecd_controlplane.store.blobs.config import BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
 from pipecd_controlplane.store.log_sealing import DueLog
 from pipecd_controlplane.store.open import SqliteFolder, backup_database
+from pipecd_controlplane.store.own_blobs import open_own_blobs
+from pipecd_controlplane.store.sealed_logs import list_some_referred
 from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
@@ -337,6 +339,26 @@ async def test_a_backup_holds_the_objects_that_its_rows_refer_to(
     for path in (tmp_path / "restored" / "blobs").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0
         assert path.name != "orphan"
+
+
+async def test_a_server_knows_the_objects_of_a_restored_backup_again(
+    tmp_path: Path, build: MessageBuilder
+) -> None:
+    """The mark of the database is in the archive; without it the server would not start."""
+    data, restored = tmp_path / "data", tmp_path / "restored"
+    await write_sealed(data, FolderBlobs(data / "blobs"), build, 2)
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        await open_own_blobs(BlobFolder(folder=data / "blobs"), database)
+
+    made = backup(data, tmp_path / "copy.tar", now=5, blobs=data / "blobs")
+    assert (made.objects, made.lost) == (2, 0)
+    assert restore(tmp_path / "copy.tar", restored) == made
+
+    async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+        for key in await list_some_referred(database):
+            (restored / "blobs" / key).unlink()
+        blobs = await open_own_blobs(BlobFolder(folder=restored / "blobs"), database)
+        await blobs.check()
 
 
 async def test_objects_that_are_missing_or_damaged_are_counted_and_the_rest_is_kept(

@@ -99,10 +99,7 @@ class FolderBlobs:
                 if self._folder.exists():
                     os.scandir(self._folder).close()
             except OSError as error:
-                raise BlobsRefusedError(
-                    f"cannot read {self.place}: {error.strerror}",
-                    hint="see spec.filestore.config.path",
-                ) from error
+                raise self._refuse_reading(error) from error
             if not is_ours:
                 raise NoBlobStoreError(
                     f"{self.place} has never held objects",
@@ -110,6 +107,16 @@ class FolderBlobs:
                 )
 
         await asyncio.to_thread(see)
+
+    async def holds_any(self, keys: Sequence[str]) -> bool:
+        """Returns whether one of some objects is there, also where the folder is none of ours.
+
+        It makes nothing. Raises BlobsRefusedError when the folder cannot be read.
+        """
+        try:
+            return await asyncio.to_thread(self._holds_any, keys)
+        except OSError as error:
+            raise self._refuse_reading(error) from error
 
     async def put(self, key: str, data: bytes, *, replace: bool = False) -> None:
         path = self._find_path(key)
@@ -212,10 +219,17 @@ class FolderBlobs:
                     )
         return entries, inner
 
+    def _refuse_reading(self, error: OSError) -> BlobsRefusedError:
+        return BlobsRefusedError(
+            f"cannot read {self.place}: {error.strerror}", hint="see spec.filestore.config.path"
+        )
+
     def _is_ours(self, referred: Sequence[str]) -> bool:
         # A copy of a folder may be without the one for writing.
-        places = [self._folder / key for key in referred if is_key(key)]
-        return any(each.exists() for each in (self._folder / INCOMING, *places))
+        return (self._folder / INCOMING).exists() or self._holds_any(referred)
+
+    def _holds_any(self, keys: Sequence[str]) -> bool:
+        return any((self._folder / key).exists() for key in keys if is_key(key))
 
     def _find_path(self, key: str) -> Path:
         return self._folder / check_key(key)

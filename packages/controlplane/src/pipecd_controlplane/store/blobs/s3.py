@@ -7,7 +7,7 @@ the network does. Whole objects are read piece by piece: the limit is for one pi
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -72,6 +72,21 @@ class S3Blobs:
         await self._check_credentials()
         with suppress(BlobMissingError):
             await self.get(MARKER)
+
+    async def holds_any(self, keys: Sequence[str]) -> bool:
+        """Returns whether one of some objects is there; none is in a bucket that is to be made.
+
+        It makes nothing. Raises as `open`.
+        """
+        try:
+            await self.look()
+            for key in keys:
+                if is_key(key) and await self.find(key) is not None:
+                    return True
+        except NoBlobStoreError:
+            if not self._config.create_bucket:
+                raise
+        return False
 
     async def _check_credentials(self) -> None:
         if isinstance(self._config.credentials, AwsProfile | KeyFiles):

@@ -37,6 +37,7 @@ from pipecd_controlplane.store.move_record import (
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.postgres.failures import LOST, describe, explain_refused
 from pipecd_controlplane.store.postgres.pool import connect, wait_answer
+from pipecd_controlplane.store.postgres.poolers import refuse_shared_sessions
 from pipecd_controlplane.store.postgres.prepare import (
     VERSION_TABLE,
     check_server,
@@ -231,6 +232,7 @@ class MovablePostgres:
 async def open_postgres_side(server: PostgresServer) -> AsyncIterator[MovablePostgres]:
     """Yields the database of a server. Raises StateError when it cannot be used, or is used."""
     with _explaining():
+        await wait_answer(server, lambda: refuse_shared_sessions(server))
         connection = await wait_answer(server, lambda: connect(server, is_patient=True))
     try:
         with _explaining():

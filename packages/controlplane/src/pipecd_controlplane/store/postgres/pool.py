@@ -153,10 +153,35 @@ async def connect(
         return await _connect(server, is_patient=is_patient)
 
 
+async def connect_plain(server: PostgresServer) -> "asyncpg.Connection[asyncpg.Record]":
+    """Returns a connection without our settings, which leaves no trace in a session of others.
+
+    Raises as `connect`.
+    """
+    with _explaining():
+        return await _open(server)
+
+
 async def _connect(server: PostgresServer, *, is_patient: bool = False) -> NumberedConnection:
+    settings = _list_settings(server)
+    if is_patient:
+        settings |= PATIENT
+    connection = await _open(server, is_patient=is_patient)
+    try:
+        # Poolers refuse most settings when a connection begins, and pass on those of a session.
+        await connection.execute(
+            "".join(f"SET {name} = '{value}';" for name, value in settings.items()),
+            timeout=CONNECT_SECONDS,
+        )
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def _open(server: PostgresServer, *, is_patient: bool = False) -> NumberedConnection:
     options = await _read_options(server)
     if is_patient:
-        options["server_settings"] |= PATIENT
         options["command_timeout"] = None
     connection: NumberedConnection = await asyncpg.connect(
         server.url, connection_class=NumberedConnection, **options
@@ -223,19 +248,21 @@ def _refuse_url(why: str) -> ConfigError:
     )
 
 
+def _list_settings(server: PostgresServer) -> dict[str, str]:
+    return {
+        # What a dead control plane has left open holds up nobody for ever.
+        "idle_in_transaction_session_timeout": "60s",
+        "lock_timeout": f"{round(server.lock_seconds * 1000)}ms",
+        "statement_timeout": f"{round(server.statement_seconds * 1000)}ms",
+        **DEAD_PEER,
+    }
+
+
 async def _read_options(server: PostgresServer) -> dict[str, Any]:
     options: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": server.statement_seconds + SILENCE_SECONDS,
-        "server_settings": {
-            "application_name": "pipecd",
-            "timezone": "UTC",
-            # What a dead control plane has left open holds up nobody for ever.
-            "idle_in_transaction_session_timeout": "60s",
-            "lock_timeout": f"{round(server.lock_seconds * 1000)}ms",
-            "statement_timeout": f"{round(server.statement_seconds * 1000)}ms",
-            **DEAD_PEER,
-        },
+        "server_settings": {"application_name": "pipecd", "timezone": "UTC"},
     }
     path = server.password_file
     if path is not None:

@@ -21,6 +21,7 @@ import asyncpg
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.postgres.failures import LOST, describe
 from pipecd_controlplane.store.postgres.pool import connect, wait_answer
+from pipecd_controlplane.store.postgres.poolers import refuse_shared_sessions
 from pipecd_model.errors import PipecdError, StateError, UnavailableError
 from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.logs import logger
@@ -124,7 +125,11 @@ class ServerSession:
             await asyncio.sleep(BACKOFF.pause_seconds_after(attempt))
 
     async def _connect_and_begin(self) -> "asyncpg.Connection[asyncpg.Record] | None":
-        """Returns a connection with the lock; None when somebody has it alone."""
+        """Returns a connection with the lock; None when somebody has it alone.
+
+        Raises StateError for a pooler that would give the lock to others.
+        """
+        await refuse_shared_sessions(self._server)
         connection = await connect(self._server)
         has_begun = False
         try:

@@ -7,20 +7,25 @@ copied; one that retention has deleted meanwhile is missing in the archive, and 
 
 import contextlib
 import hashlib
+import io
 import os
+import sqlite3
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from pipecd_controlplane.store.blobs.blob_store import BlobRef, check_key
+from pipecd_controlplane.store.blobs.blob_store import BlobRef, check_key, is_key
 from pipecd_controlplane.store.blobs.config import FOLDER_NAME
+from pipecd_controlplane.store.blobs.mark import MARK, make_mark_key
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime.files import sync_folder
 
 TABLE: Final = "stage_log_object"
+VALUES: Final = "installation"
+LARGEST_MARK: Final = 4096
 BLOCK_BYTES: Final = 1 << 20
 
 
@@ -34,6 +39,7 @@ class PackedObjects:
 
 def pack_objects(packed: tarfile.TarFile, database: Path, blobs: Path) -> PackedObjects:
     """Adds the objects that a copy of the database refers to."""
+    _pack_mark(packed, database, blobs)
     found = lost = 0
     for ref in _list_refs(database):
         try:
@@ -73,9 +79,31 @@ def unpack_objects(packed: tarfile.TarFile, scratch: Path) -> PackedObjects:
         else:
             target.unlink()
             lost += 1
+    _unpack_mark(held, packed, scratch, folders)
     for folder in folders:
         sync_folder(folder)
     return PackedObjects(found=found, lost=lost)
+
+
+def _pack_mark(packed: tarfile.TarFile, database: Path, blobs: Path) -> None:
+    """Adds the mark by which the database knows this folder; there may be none yet."""
+    key = _read_mark_key(database)
+    with contextlib.suppress(FileNotFoundError):
+        if key:
+            content = (blobs / key).read_bytes()
+            add_member(packed, _name(key), io.BytesIO(content), len(content))
+
+
+def _unpack_mark(
+    held: dict[str, tarfile.TarInfo], packed: tarfile.TarFile, scratch: Path, folders: set[Path]
+) -> None:
+    key = _read_mark_key(scratch / DATABASE_FILE)
+    member = held.get(_name(key))
+    if not key or member is None or member.size > LARGEST_MARK:
+        return
+    target = scratch / FOLDER_NAME / key
+    _make_folders(target.parent, scratch, folders)
+    extract_member(packed, member, target)
 
 
 def add_member(
@@ -127,12 +155,26 @@ def _name(key: str) -> str:
     return f"{FOLDER_NAME}/{key}"
 
 
+def _read_mark_key(database: Path) -> str:
+    """Returns the key of the mark of a database; empty when it has none."""
+    with contextlib.closing(connect(database, read_only=True)) as connection:
+        if not _has_table(connection, VALUES):
+            return ""
+        query = f"SELECT value FROM {VALUES} WHERE name = ?"  # noqa: S608 - ours
+        row = connection.execute(query, (MARK,)).fetchone()
+    key = "" if row is None else make_mark_key(str(row[0]))
+    return key if is_key(key) else ""
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
 def _list_refs(database: Path) -> Iterator[BlobRef]:
     """Yields what the rows refer to; nothing for a database that is older than sealed logs."""
     with contextlib.closing(connect(database, read_only=True)) as connection:
-        if not connection.execute(
-            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (TABLE,)
-        ).fetchone():
+        if not _has_table(connection, TABLE):
             return
         rows = connection.execute(f"SELECT object_key, size, sha256 FROM {TABLE}")  # noqa: S608 - ours
         for key, size, sha256 in rows:
