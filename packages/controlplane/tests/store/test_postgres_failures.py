@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -27,7 +28,7 @@ from pipecd_test_support.postgres import (
     shared_postgres,
 )
 from pipecd_test_support.small_disk import SmallDisk
-from pipecd_test_support.waiting import Soon
+from pipecd_test_support.waiting import Soon, wait_answer
 
 PATIENCE_SECONDS = 0.3
 """Of these tests, with a server that is not to come back while they look."""
@@ -241,6 +242,15 @@ async def test_a_standby_is_refused_until_it_is_promoted() -> None:
                 await database.write(add_project("after"))
 
 
+async def show_read_only(server: PostgresForTests) -> str:
+    """Asked on a new connection: the server has told the older ones before it opens one."""
+    connection = await asyncpg.connect(server.url("postgres"))
+    try:
+        return str(await connection.fetchval("SHOW default_transaction_read_only"))
+    finally:
+        await connection.close()
+
+
 async def test_a_server_that_may_only_be_read_for_a_while(soon: Soon, tmp_path: Path) -> None:
     with running_postgres() as own:
         own.clone_tables("kept")
@@ -250,6 +260,7 @@ async def test_a_server_that_may_only_be_read_for_a_while(soon: Soon, tmp_path: 
             await database.write(add_project("before"))
             own.run_sql("ALTER SYSTEM SET default_transaction_read_only = on")
             own.run_sql("SELECT pg_reload_conf()")
+            await wait_answer(partial(show_read_only, own), lambda shown: shown == "on")
             await fail(database, "the database may only be read")
             assert "may only be read" in await Probes(kept, tmp_path).health()
 
