@@ -2,6 +2,7 @@
 """What a deployment leaves in the directories."""
 
 import asyncio
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -61,6 +62,26 @@ async def test_a_folder_of_the_application_can_be_named_and_files_left_out(
     await make(files, options=options).run("FILES_SYNC")
 
     assert make.deployed(tmp_path / "a" / "site" / "one") == {"index.html": "y"}
+
+
+@pytest.mark.parametrize("block", [64 * 1024, 1024 * 1024])
+async def test_files_of_about_a_block_arrive_whole(
+    make: FilesLab, tmp_path: Path, block: int
+) -> None:
+    """They are read in pieces, and the digest that drift is compared with is made of the same."""
+    folder = make.write(tmp_path / "commit", {})
+    sizes = (0, 1, block - 1, block, block + 1, 2 * block)
+    for size in sizes:
+        (folder / f"{size}.bin").write_bytes(os.urandom(size))
+
+    await make(folder).run("FILES_SYNC")
+
+    [record] = (tmp_path / "a" / "releases").glob("*.json")
+    files = json.loads(record.read_text())["files"]
+    for size in sizes:
+        data = (tmp_path / "a" / "current" / f"{size}.bin").read_bytes()
+        assert data == (folder / f"{size}.bin").read_bytes()
+        assert files[f"{size}.bin"][2:] == [size, hashlib.sha256(data).hexdigest()]
 
 
 async def test_modes_links_and_odd_names_arrive(make: FilesLab, tmp_path: Path) -> None:
