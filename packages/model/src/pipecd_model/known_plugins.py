@@ -3,7 +3,8 @@
 
 A plugin's package holds its description as `schemas.json`. `known_plugins.json` beside this module
 has those of all plugins of this project, for a machine where they are not installed;
-`tools/gen_schemas.py` writes it. piped does not use it: it asks the plugins it runs.
+`tools/gen_schemas.py` writes it. piped asks the plugins it runs for their schemas, and reads only
+names from it: of the schemas, which are most of the file, nothing stays in its memory.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 Schema = Mapping[str, Any]
 
@@ -53,11 +56,31 @@ def parse_description(name: str, text: str) -> PluginDescription:
     return _description(name, json.loads(text))
 
 
+class _PluginNames(msgspec.Struct, frozen=True):
+    """The names in a plugin's description, read without its schemas."""
+
+    stages: dict[str, msgspec.Raw] = {}
+    rollback: tuple[str, ...] = ()
+
+
 @cache
 def load_known_plugins() -> Mapping[str, PluginDescription]:
     """Return the plugins of this project by their usual names."""
-    text = resources.files("pipecd_model").joinpath(FILE).read_text("utf-8")
-    return {name: _description(name, each) for name, each in json.loads(text).items()}
+    return {name: _description(name, each) for name, each in json.loads(_read_file()).items()}
+
+
+@cache
+def _load_stages() -> Mapping[str, frozenset[str]]:
+    """Return the stages that pipelines may name, by the usual name of their plugin."""
+    return {name: frozenset(plugin.stages) for name, plugin in _load_names().items()}
+
+
+def _load_names() -> Mapping[str, _PluginNames]:
+    return msgspec.json.decode(_read_file(), type=dict[str, _PluginNames])
+
+
+def _read_file() -> bytes:
+    return Path(__file__).with_name(FILE).read_bytes()
 
 
 def find_by_stage(
@@ -70,7 +93,7 @@ def find_by_stage(
 
 @cache
 def _rollback_stages() -> frozenset[str]:
-    names = (name for plugin in load_known_plugins().values() for name in plugin.rollback_stages)
+    names = (name for plugin in _load_names().values() for name in plugin.rollback)
     return frozenset({_ANY_ROLLBACK, *names})
 
 
@@ -86,12 +109,12 @@ def find_configured_names(offered: Mapping[str, Collection[str]]) -> dict[str, s
     that has its usual name, is not in the result.
     """
     names: dict[str, str] = {}
-    for plugin in load_known_plugins().values():
-        if plugin.name in offered:
+    for plugin, known in _load_stages().items():
+        if plugin in offered:
             continue
-        meant = [name for name, stages in offered.items() if set(stages) & set(plugin.stages)]
+        meant = [name for name, stages in offered.items() if known.intersection(stages)]
         if len(meant) == 1:
-            names[plugin.name] = meant[0]
+            names[plugin] = meant[0]
     return names
 
 

@@ -15,12 +15,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Final
 
 from pipecd_model.errors import ConfigError
 from pipecd_model.recurrence import parse_rule
 from pipecd_wire.pipecd.control.control_pb2 import Window
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 LONGEST: Final = timedelta(days=366)
 """What one occurrence of a window lasts at most."""
@@ -202,6 +204,9 @@ def _why(window: Window) -> str:
 
 
 def _zone(window: Window) -> ZoneInfo:
+    # Here and not above: it brings how Python was built, and most projects have no window.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415
+
     try:
         return ZoneInfo(window.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -37,7 +37,7 @@ def parse(args: Sequence[str], *, name: str, version: str) -> Flags:
     """Parses the command line; exits with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False, formatter_class=_Help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("version", help="print the version")
+    commands.add_parser("version", formatter_class=_Help, help="print the version")
     start = commands.add_parser(
         "start", allow_abbrev=False, formatter_class=_Help, help="serve; piped does this"
     )
