@@ -10,10 +10,10 @@ names from it: of the schemas, which are most of the file, nothing stays in its 
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -80,7 +80,10 @@ def _load_names() -> Mapping[str, _PluginNames]:
 
 
 def _read_file() -> bytes:
-    return Path(__file__).with_name(FILE).read_bytes()
+    data = pkgutil.get_data("pipecd_model", FILE)  # also in a program of one file
+    if data is None:
+        raise FileNotFoundError(FILE)
+    return data
 
 
 def find_by_stage(
