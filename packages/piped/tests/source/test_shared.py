@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of one commit share a worktree, for some time, and are in nobody's way."""
+"""Readers of one commit use a worktree one after the other, and are in nobody's way."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ import pytest
 from pipecd_model.errors import SourceError
 from pipecd_piped.git import NoCommitError, Repository
 from pipecd_piped.source import Preparation, SharedSources, SourceProvider
+from pipecd_piped.source.shared import MOST_IDLE
 from pipecd_test_support.git_remote import GitRemote
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, ApplicationGitRepository
 
@@ -69,7 +70,10 @@ class Site:
 
 
 @pytest.fixture
-async def site(git_remote: Callable[..., GitRemote], tmp_path: Path) -> AsyncIterator[Site]:
+async def site(
+    request: pytest.FixtureRequest, git_remote: Callable[..., GitRemote], tmp_path: Path
+) -> AsyncIterator[Site]:
+    """Of a pool with two worktrees, unless the test says how many."""
     remote = git_remote()
     folder = tmp_path / "data" / "mirrors" / "repo"
     async with AsyncExitStack() as opened:
@@ -78,7 +82,7 @@ async def site(git_remote: Callable[..., GitRemote], tmp_path: Path) -> AsyncIte
             tmp_path / "data",
             {"repo": repository},
             preparation=Preparation(),
-            kept_worktrees=2,
+            kept_worktrees=getattr(request, "param", 2),
         )
         made = Site(remote, repository, sources)
         await opened.enter_async_context(repository)
@@ -90,17 +94,28 @@ def keep_long(site: Site) -> SharedSources:
     return SharedSources(site.sources, idle_seconds=LONG, longest_seconds=LONG)
 
 
-async def test_readers_at_once_and_one_after_the_other_share_a_worktree(site: Site) -> None:
+async def test_readers_that_follow_each_other_share_a_worktree(site: Site) -> None:
     shared = keep_long(site)
-    async with shared.open(WEB, site.commit) as web, shared.open(SHOP, site.commit) as shop:
+    async with shared.open(WEB, site.commit) as web:
         folder = Path(web.application_directory)
         assert folder.name == "web"
-        assert Path(shop.application_directory) == folder.parent / "shop"
         assert web.application_config_filename == "app.pipecd.yaml"
         assert json.loads(web.application_config)["spec"]["name"] == "web"
 
+    assert await site.read_folder(shared, SHOP) == folder.parent / "shop"
     assert await site.read_folder(shared, WEB) == folder
     assert site.sources.cleaning == 0
+
+
+async def test_readers_at_once_have_worktrees_of_their_own(site: Site) -> None:
+    shared = keep_long(site)
+    folders = set()
+    for _ in range(2):
+        async with shared.open(WEB, site.commit) as web, shared.open(SHOP, site.commit) as shop:
+            roots = {Path(each.application_directory).parent for each in (web, shop)}
+            assert len(roots) == 2
+            folders |= roots
+    assert len(folders) == 2, "both were used again"
 
 
 async def test_what_a_reader_does_with_its_source_is_its_own(site: Site) -> None:
@@ -161,14 +176,21 @@ async def test_readers_that_follow_each_other_without_end_get_another_one_in_tim
     site: Site,
 ) -> None:
     shared = SharedSources(site.sources, idle_seconds=LONG, longest_seconds=-1)
-    async with shared.open(WEB, site.commit) as first:
-        async with shared.open(WEB, site.commit) as second:
-            assert first.application_directory != second.application_directory
-        folder = Path(first.application_directory)
-        (folder / "left").write_text("by a plugin")
+    folder = await site.read_folder(shared, WEB)
+    (folder / "left").write_text("by a plugin")
     await site.wait_at_rest()
 
-    assert not (folder / "left").exists(), "the last reader of a retired one gives it back"
+    assert not (folder / "left").exists()
+
+
+async def test_an_idle_worktree_that_is_old_is_given_back_by_the_next_reader(site: Site) -> None:
+    shared = SharedSources(site.sources, idle_seconds=LONG, longest_seconds=0.2)
+    async with asyncio.timeout(LIMIT):
+        folder = await site.read_folder(shared, WEB)
+        (folder / "left").write_text("by a plugin")
+        while (folder / "left").exists():
+            await site.read_folder(shared, WEB)
+            await site.wait_at_rest()
 
 
 async def test_who_waits_for_a_worktree_gets_one_that_is_kept_for_readers(site: Site) -> None:
@@ -182,16 +204,37 @@ async def test_who_waits_for_a_worktree_gets_one_that_is_kept_for_readers(site: 
         assert folder == tree.path / "web"
 
 
+async def test_who_begins_to_wait_while_a_reader_reads_gets_its_worktree_at_the_end(
+    site: Site,
+) -> None:
+    shared = keep_long(site)
+    async with asyncio.timeout(LIMIT), site.sources.worktree("repo", site.commit):
+        async with shared.open(WEB, site.commit) as source:
+            folder = Path(source.application_directory)
+            waiting = asyncio.create_task(site.sources.take_worktree("repo", site.commit))
+            while not site.sources.is_waited_for("repo"):  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0)
+        tree = await waiting
+    assert folder == tree.path / "web"
+    site.sources.give_back(tree)
+
+
+@pytest.mark.parametrize("site", [2 * MOST_IDLE], indirect=True)
 async def test_only_a_few_worktrees_of_a_repository_are_kept_without_a_reader(site: Site) -> None:
     shared = keep_long(site)
+    commits = [await site.push() for _ in range(MOST_IDLE)]
     first = await site.read_folder(shared, WEB)
-    for _ in range(3):
-        commit = await site.push()
+    for commit in commits[:-1]:
         async with shared.open(WEB, commit):
             pass
-    (first / "left").write_text("by a plugin")
-    await site.wait_at_rest()
+    assert site.sources.cleaning == 0
+    assert await site.read_folder(shared, WEB) == first, "all of them are kept"
 
+    (first / "left").write_text("by a plugin")
+    for commit in commits:
+        async with shared.open(WEB, commit):
+            pass
+    await site.wait_at_rest()
     assert not (first / "left").exists()
 
 

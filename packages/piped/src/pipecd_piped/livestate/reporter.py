@@ -48,7 +48,7 @@ It changes its application all the time, and most are over before: the end of it
 """
 
 AT_ONCE: Final = 2
-"""Concurrent reads in one lane: each costs a checkout."""
+"""Concurrent reads in one lane: each has a worktree of its own."""
 
 ONLY_LANE: Final = ""
 

@@ -88,14 +88,17 @@ class OpenSources(Protocol):
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> AbstractAsyncContextManager[DeploymentSource]:
-        """Opens a private worktree of the commit while the block runs.
+        """Opens a worktree of the commit, for the exclusive use of the block.
 
         Raises PipecdError when the commit or the application in it does not exist.
         """
 
 
 class ReadSources(OpenSources, Protocol):
-    """Reads and checks out the commits that plugins look at."""
+    """Reads and checks out the commits that plugins look at.
+
+    No two readers have a worktree at once, but one may find what the reader before has written.
+    """
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str

@@ -121,6 +121,10 @@ class SourceProvider:
         """Note that a worktree is kept for longer than others."""
         self._pools[tree.repository.id].keep(tree)
 
+    def is_waited_for(self, repository_id: str) -> bool:
+        """Returns whether somebody waits for a worktree of a repository."""
+        return self._pools[repository_id].is_waited_for
+
     def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str = ""
     ) -> AbstractAsyncContextManager[DeploymentSource]:
