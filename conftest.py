@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_test_support import chosen_store
+from pipecd_test_support import chosen_store, run_outcome
 from pipecd_test_support.leftovers import TestRun
 
 # A run that a script has put into the background has SIGINT ignored, and so would all programs
@@ -76,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
         config.stash[RUN] = TestRun(factory.getbasetemp())
+        run_outcome.note_begin(config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -88,6 +89,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     left = [str(each) for each in run.find_processes()]
     left += [f"in the temporary folder: {name}" for name in run.find_entries()]
     run.close()
+    run_outcome.note_end(session, left)
     if left:
         lines = "\n".join(f"  {each}" for each in left)
         print(f"\n\nThe tests have left behind:\n{lines}")  # noqa: T201 - no test is to blame

@@ -3,7 +3,8 @@
 
 A change that breaks something breaks it again. A test that failed beside thousands of others and
 passes alone is unsteady: a defect as well, which is named in the last lines and has to be mended,
-but no reason to refuse the change that met it. More than a few failures are never run again.
+but no reason to refuse the change that met it. More than a few failures are never run again; nor is
+a run that failed for another reason: it did not come to its end, or left processes behind.
 
     python tools/rerun_failed.py [option of pytest …]
 """
@@ -15,17 +16,33 @@ import sys
 from pathlib import Path
 from typing import Final
 
-FAILED: Final = Path(".pytest_cache", "v", "cache", "lastfailed")
-"""Where pytest notes them, in the folder that it runs in."""
+NOTES: Final = Path(".pytest_cache", "v")
+"""Where pytest notes what it is told, in the folder that it runs in."""
+
+TESTS_FAILED: Final = 1
+"""The exit status of pytest after a whole run in which tests failed."""
 
 MOST: Final = 3
 """Tests that may fail in a run for them to be run again."""
 
 
-def read_failed(file: Path = FAILED) -> list[str]:
+def find_other_reason(notes: Path = NOTES) -> str:
+    """Returns why the last run failed beside its tests; empty when that was all."""
+    try:
+        noted = json.loads((notes / "pipecd" / "outcome").read_text())
+    except FileNotFoundError:
+        return "there was no run"
+    if noted["left"]:
+        return "the tests have left something behind"
+    if noted["status"] != TESTS_FAILED:
+        return f"it ended with status {noted['status']}"
+    return ""
+
+
+def read_failed(notes: Path = NOTES) -> list[str]:
     """Returns the tests that failed in the last run, none when it noted none."""
     try:
-        noted: dict[str, bool] = json.loads(file.read_text())
+        noted: dict[str, bool] = json.loads((notes / "cache" / "lastfailed").read_text())
     except FileNotFoundError:
         return []
     # pytest-xdist adds the group of a test to its name.
@@ -33,6 +50,9 @@ def read_failed(file: Path = FAILED) -> list[str]:
 
 
 def main(options: list[str]) -> int:
+    if reason := find_other_reason():
+        print(f"rerun: the run failed not for its tests alone: {reason}")
+        return 1
     failed = read_failed()
     if not failed:
         print("rerun: no test is noted as failed: the run failed for another reason")

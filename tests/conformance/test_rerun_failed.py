@@ -23,6 +23,18 @@ def test_it(who):
         raise AssertionError
 """
 
+CONFTEST = """
+from pipecd_test_support import run_outcome
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        run_outcome.note_begin(config)
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):
+        run_outcome.note_end(session, {left})
+"""
+
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -37,8 +49,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_suite(folder: Path, *files: str) -> None:
+def run_suite(folder: Path, *files: str, left: tuple[str, ...] = ()) -> None:
     """Runs a suite of these files, in which at least one test fails."""
+    (folder / "conftest.py").write_text(CONFTEST.format(left=left))
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n")
     for number, text in enumerate(files):
         (folder / f"test_{number}.py").write_text(text)
@@ -73,3 +86,29 @@ def test_none_or_more_than_a_few_are_not_run_again(tmp_path: Path, count: int) -
 
     assert done.returncode == 1
     assert "passed" not in done.stdout
+
+
+def test_a_run_that_left_something_behind_has_failed_whatever_its_tests_did(
+    tmp_path: Path,
+) -> None:
+    run_suite(tmp_path, UNSTEADY, left=("a process",))
+
+    done = run(tmp_path, str(RERUN))
+
+    assert done.returncode == 1
+    assert "left something behind" in done.stdout
+    assert "passed" not in done.stdout
+
+
+def test_a_run_that_was_killed_has_failed_whatever_its_tests_did(tmp_path: Path) -> None:
+    dies = "import os\n\ndef test_it():\n    os.kill(os.getppid(), 9)\n"
+    (tmp_path / "conftest.py").write_text(CONFTEST.format(left=()))
+    (tmp_path / "test_0.py").write_text(UNSTEADY)
+    run(tmp_path, "-m", "pytest")
+    (tmp_path / "test_1.py").write_text(dies)
+    assert run(tmp_path, "-m", "pytest", "-n", "1").returncode < 0
+
+    done = run(tmp_path, str(RERUN))
+
+    assert done.returncode == 1
+    assert "it ended with status 2" in done.stdout
