@@ -38,12 +38,14 @@ from pipecd_wire.model import application_pb2
 from pipecd_wire.rpc import call
 
 COUNT = 100
-SETTLE_SECONDS = 65
-"""Trees that deployments returned are cleaned, and deleted after a minute: not idling yet."""
+NAMES = [f"app-{number:03d}" for number in range(COUNT)]
+SETTLE_SECONDS = 125
+"""Trees that deployments returned are cleaned, and deleted with the next reads: not idling yet."""
 MEASURED_SECONDS = 60
 STATE_LIMIT_SECONDS = 180
 SYNCED, OUT_OF_SYNC = application_pb2.SYNCED, application_pb2.OUT_OF_SYNC
-CLUSTER = "bench"
+SERVICES_OF_A_CLUSTER = 10
+"""moto tells of all tasks of a cluster as those of each of its services."""
 
 Files = Mapping[str, str]
 
@@ -100,7 +102,7 @@ def prepare_ecs(folder: Path) -> Iterator[Platform]:
         container = {"name": "web", "image": "web:v1", "memory": 128}
         service = {
             "serviceName": name,
-            "cluster": CLUSTER,
+            "cluster": _choose_cluster(name),
             "launchType": "FARGATE",
             "deploymentController": {"type": "EXTERNAL"},
             "desiredCount": 1,
@@ -116,8 +118,13 @@ def prepare_ecs(folder: Path) -> Iterator[Platform]:
         }
 
     with run_aws_lab(folder) as aws:
-        aws.ecs.create_cluster(clusterName=CLUSTER)
+        for name in {_choose_cluster(each) for each in NAMES}:
+            aws.ecs.create_cluster(clusterName=name)
         yield _make_aws("ecs", aws, write)
+
+
+def _choose_cluster(name: str) -> str:
+    return f"bench-{NAMES.index(name) // SERVICES_OF_A_CLUSTER}"
 
 
 @contextmanager
@@ -252,8 +259,7 @@ async def measure(names: Sequence[str], folder: Path) -> None:
 
 
 async def deploy_all(running: World, platform: Platform) -> None:
-    names = [f"app-{number:03d}" for number in range(COUNT)]
-    for name in names:
+    for name in NAMES:
         options, files = platform.write(name)
         spec = {"name": name, "plugins": {platform.plugin: options}}
         whole = {"apiVersion": "pipecd.dev/v1beta1", "kind": "Application", "spec": spec}
@@ -262,7 +268,7 @@ async def deploy_all(running: World, platform: Platform) -> None:
             running.write(f"{name}/{path}", text)
     head = running.commit("add a hundred applications")
     started = time.monotonic()
-    for name in names:
+    for name in NAMES:
         await running.add_application(name, target="main", plugin=platform.plugin)
     check(await running.deployments_of(head, COUNT, completed=True))
     took = time.monotonic() - started

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit.rereads import Reread
+from pipecd_sdk.kit.rereads import Conclusion, Reread
 from pipecd_sdk.testing import FakeClock
 
 MINUTE = timedelta(minutes=1)
@@ -152,3 +152,31 @@ async def test_a_read_that_is_cut_off_is_not_begun_again_at_once() -> None:
     assert asked.count == 0
     await asked.clock.advance(2 * MINUTE)
     assert await asked.get() == "one"
+
+
+async def test_a_conclusion_is_drawn_again_when_one_of_the_objects_is_another() -> None:
+    known = Conclusion[int]()
+    seen, manifest = ["web"], {"name": "web"}
+    drawn = []
+
+    async def conclude() -> int:
+        drawn.append(1)
+        return len(drawn)
+
+    assert [await known.draw((seen, manifest), conclude) for _ in range(2)] == [1, 1]
+    assert await known.draw((list(seen), manifest), conclude) == 2, "an equal one is another one"
+    assert await known.draw((seen,), conclude) == 3
+
+
+async def test_what_could_not_be_concluded_is_not_kept() -> None:
+    known = Conclusion[int]()
+
+    async def fail() -> int:
+        raise StageFailedError("no")
+
+    async def conclude() -> int:
+        return 7
+
+    with pytest.raises(StageFailedError):
+        await known.draw((), fail)
+    assert await known.draw((), conclude) == 7

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state, drift, details and preview."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -79,6 +81,24 @@ async def test_a_count_that_git_leaves_open_is_no_drift(lab: EcsLab) -> None:
     lab.write("v1", make_task(), lab.make_service(count=None))
 
     assert (await harness.live_state()).sync.status is SyncStatus.SYNCED
+
+
+async def test_the_files_of_a_commit_are_read_once_wherever_they_are_checked_out(
+    lab: EcsLab,
+) -> None:
+    v1 = await lab.deploy_first()
+    harness = lab.open("look", v1)
+    states = []
+    for number, service in enumerate([lab.make_service(), lab.make_service(count=7)]):
+        tree = lab.folder / f"tree-{number}"
+        copytree(v1, tree / "web")
+        (tree / "web" / "servicedef.json").write_text(json.dumps(service))
+        harness.directory, harness.shared_config_directory = tree / "web", tree / ".pipe"
+        states.append((await harness.live_state()).sync.status)
+
+    assert states == [SyncStatus.SYNCED, SyncStatus.SYNCED], "it is the same commit"
+    harness.shared_config_directory = lab.folder / ".pipe"
+    assert (await harness.live_state()).sync.status is SyncStatus.OUT_OF_SYNC, "another folder"
 
 
 async def test_fields_may_be_left_out_of_the_comparison(lab: EcsLab) -> None:

@@ -115,12 +115,12 @@ class CloudRunPlugin(ManifestPlugin[RunManifest], LiveWatch):
         await self._run_all(ctx, roll_back)
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
-        manifest = await self.load(ctx.source, target)
+        manifest = await self.load_deployed(ctx, target)
         cloud = self.clouds.get(target)
         return describe_live(await self.observer.look(cloud, manifest, ctx, target.name))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        manifest = await self.load(ctx.source, target)
+        manifest = await self.load_deployed(ctx, target)
         if not isinstance(live.data, LiveResources):
             raise TargetError("what runs is not known")
         return detect_drift(live.data, manifest)

@@ -51,6 +51,7 @@ from pipecd_sdk import (
 )
 from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.kit.platforms import ManifestPlugin
+from pipecd_sdk.kit.rereads import Conclusion
 
 MOST_KNOWN: Final = 256
 """Revisions of task definitions that are remembered; they never change."""
@@ -68,6 +69,7 @@ class Ecs(ManifestPlugin[Definitions]):
         self.accounts = AwsAccounts()
         self._observer = EcsObserver()
         self._revisions: dict[str, Mapping[str, Any]] = {}
+        self._states: dict[tuple[str, str], Conclusion[SyncState]] = {}
 
     def read_manifest(self, source: Source, target: DeployTarget | None) -> Definitions:
         return read_definitions(source)
@@ -135,13 +137,18 @@ class Ecs(ManifestPlugin[Definitions]):
         )
 
     async def live_state(self, ctx: LiveContext, target: DeployTarget) -> LiveSnapshot:
-        definitions = await self.load(ctx.source)
+        definitions = await self.load_deployed(ctx, target)
         seen = await self._look(ctx, target, definitions)
         return LiveSnapshot(resources=list(livestate.list_resources(seen)), data=seen)
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        definitions = await self.load(ctx.source)
-        return (await self._compare(ctx, target, definitions, live.data))[0]
+        definitions = await self.load_deployed(ctx, target)
+
+        async def compare() -> SyncState:
+            return (await self._compare(ctx, target, definitions, live.data))[0]
+
+        known = self._states.setdefault((ctx.application_id, target.name), Conclusion())
+        return await known.draw((definitions, live.data), compare)
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource

@@ -2,6 +2,7 @@
 """The plugin `lambda`: stages, live state, drift, preview, details, each done by its own module."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 from pipecd_aws import AwsAccounts
@@ -43,6 +44,7 @@ from pipecd_sdk import (
 )
 from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.platforms import ManifestPlugin
+from pipecd_sdk.kit.rereads import Conclusion
 
 PERCENT_KEY: Final = "promote-percentage"
 
@@ -59,6 +61,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
     def __init__(self) -> None:
         self.accounts = AwsAccounts()
         self._observer = observing.FunctionObserver()
+        self._states: dict[tuple[str, str], Conclusion[SyncState]] = {}
 
     def read_manifest(self, source: Source, target: DeployTarget | None) -> FunctionManifest:
         return read_manifest(source)
@@ -109,7 +112,9 @@ class Lambda(ManifestPlugin[FunctionManifest]):
         return observing.list_resources(await self._look(ctx, target))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        return await observing.compare_with_git(live.data, ctx.application_id)
+        known = self._states.setdefault((ctx.application_id, target.name), Conclusion())
+        compare = partial(observing.compare_with_git, live.data, ctx.application_id)
+        return await known.draw((live.data,), compare)
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
@@ -120,7 +125,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
     async def _look(
         self, ctx: LiveContext, target: DeployTarget, *, is_fresh: bool = False
     ) -> observing.SeenFunction:
-        manifest = await self.load(ctx.source)
+        manifest = await self.load_deployed(ctx, target)
         account = self.accounts.open(target.config, clock=ctx.clock)
         api = FunctionApi(account=account, name=manifest.name)
         return await self._observer.look(api, manifest, ctx, target.name, is_fresh=is_fresh)

@@ -2,15 +2,18 @@
 """The common part of plugins whose applications are files that describe what runs on a platform."""
 
 import asyncio
+import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Final, Generic, TypeVar
 
 from pipecd_sdk import (
     DeploymentPlugin,
     DeployTarget,
     Drift,
     InvalidFileError,
+    LiveContext,
     LiveState,
     PlanContext,
     PlanPreview,
@@ -21,10 +24,14 @@ from pipecd_sdk import (
     Strategy,
     Version,
 )
+from pipecd_sdk.kit.opened_files import list_opened_files
 
 __all__ = ["ManifestPlugin"]
 
 M = TypeVar("M")
+
+MOST_DEPLOYED: Final = 2000
+"""Manifests of deployed commits that are kept; then all are read again."""
 
 
 class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails, Generic[M]):
@@ -59,6 +66,27 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
         """Returns what a commit describes. Raises InvalidFileError."""
         return await asyncio.to_thread(self.read_manifest, source, target)
 
+    async def load_deployed(self, ctx: LiveContext, target: DeployTarget) -> M:
+        """Returns what the deployed commit describes, the same object until that is another one.
+
+        piped asks every minute, and what a commit describes does not change. With opened secrets
+        it is read each time, and not kept. Raises InvalidFileError.
+        """
+        place, key = (ctx.application_id, target.name), _find_identity(ctx.source)
+        kept = self._deployed.get(place)
+        if kept is not None and key is not None and kept[0] == key:
+            return kept[1]
+        manifest = await self.load(ctx.source, target)
+        if key is not None and not list_opened_files(ctx.source):
+            if len(self._deployed) >= MOST_DEPLOYED:
+                self._deployed.clear()
+            self._deployed[place] = (key, manifest)
+        return manifest
+
+    @cached_property
+    def _deployed(self) -> dict[tuple[str, str], tuple[Hashable, M]]:
+        return {}
+
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
         return self.find_versions(await self.load(ctx.source.target), ctx.targets)
 
@@ -77,3 +105,15 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
             await self.load(running, target) if running is not None else None,
             await self.load(ctx.source.target, target),
         )
+
+
+def _find_identity(source: Source) -> Hashable | None:
+    """Returns what names the files of an application for ever; None where that is not known.
+
+    Its folder within the repository: worktrees are elsewhere each time.
+    """
+    shared = source.shared_config_directory
+    if not shared:
+        return None
+    folder = os.path.relpath(source.application_directory, os.path.dirname(shared))  # noqa: PTH120 - both of strings, hot
+    return source.commit_hash, folder, source.config_filename, source.config

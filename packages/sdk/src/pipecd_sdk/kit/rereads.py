@@ -20,6 +20,8 @@ from pipecd_sdk.results import StageFailedError
 
 T = TypeVar("T")
 
+__all__ = ["Conclusion", "Reread"]
+
 JITTER: Final = 0.2
 """The share of a pause that is random, so that a hundred answers are not read in one moment."""
 
@@ -112,3 +114,29 @@ class Reread(Generic[T]):
         pause = timedelta(seconds=self._pauses.next_pause_seconds())
         self._key, self._answer, self._failure = key, answer, failure
         self._kept = (since, until + pause) if turn == self._turns else None
+
+
+class Conclusion(Generic[T]):
+    """What follows from some objects, kept until one of them is another object.
+
+    Example:
+        known = Conclusion[SyncState]()
+        state = await known.draw((seen, manifest), lambda: compare(seen, manifest))
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[object, ...], T] | None = None
+
+    async def draw(self, of: tuple[object, ...], conclude: Callable[[], Awaitable[T]]) -> T:
+        """Returns what follows from these objects, which nobody may change afterwards.
+
+        What `conclude` raises is not kept.
+        """
+        kept = self._kept
+        if kept is not None and list(map(id, kept[0])) == list(map(id, of)):
+            return kept[1]
+        conclusion = await conclude()
+        self._kept = (of, conclusion)
+        return conclusion
