@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from report import Bar, info, report
@@ -21,19 +22,9 @@ from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import executable, start_plugin
 
 TURNS = 7
-PLUGINS = (
-    "wait",
-    "waitapproval",
-    "scriptrun",
-    "dummy",
-    "files",
-    "kubernetes",
-    "analysis",
-    "terraform",
-    "ecs",
-    "lambda",
-    "cloudrun",
-)
+ENTRIES = sorted(entry_points(group="pipecd.plugins"), key=lambda entry: entry.name, reverse=True)
+PLUGINS = sorted({entry.module.partition(".")[0]: entry.name for entry in ENTRIES}.values())
+"""One of each program: one is two plugins."""
 BARE = """
 import asyncio, sys
 import grpc

@@ -3,9 +3,10 @@
 
 * `schemas.json` in each package: how the plugin describes itself; its class is the source. A
   package with several plugins has a `<name>.schemas.json` for each.
-* `known_plugins.json` of the model: all descriptions together. Plugins that are not written yet
-  have one by hand in `tools/future_plugins/`, until their folder comes.
+* `known_plugins.json` of the model: all descriptions together.
 * The lists of plugins in `pyproject.toml`, which know no wildcards.
+* Those of what is shipped: the distribution that brings all of them, and the image of piped. A
+  plugin whose `pyproject.toml` says `shipped = false` under `[tool.pipecd]` is not.
 
 `--check` writes nothing and names the files that are stale.
 """
@@ -14,13 +15,15 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from pipecd_model.known_plugins import FILE, parse_description
+from pipecd_model.known_plugins import FILE
 from pipecd_sdk import StagePlugin
 from pipecd_sdk.schemas import text_of
 
@@ -45,9 +48,14 @@ def list_folders(root: Path) -> list[Path]:
     return sorted(file.parent for file in (root / "plugins").glob(f"*/src/{PREFIX}*/__init__.py"))
 
 
+def read_project(folder: Path) -> dict[str, Any]:
+    """Return the `pyproject.toml` of an import package."""
+    return tomllib.loads((folder.parents[1] / "pyproject.toml").read_text("utf-8"))
+
+
 def list_plugins(folder: Path) -> list[DescribedPlugin]:
     """Return the plugins of an import package, as its distribution names them."""
-    project = tomllib.loads((folder.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    project = read_project(folder)["project"]
     entries: dict[str, str] = project["entry-points"][GROUP]
     return [
         DescribedPlugin(
@@ -85,16 +93,43 @@ def files(root: Path) -> dict[Path, str]:
     plugins = [plugin for folder in folders for plugin in list_plugins(folder)]
     texts = {plugin.name: describe(plugin) for plugin in plugins}
     wanted = {plugin.file: texts[plugin.name] for plugin in plugins}
-    for file in sorted((root / "tools/future_plugins").glob("*.json")):
-        if file.stem in texts:
-            sys.exit(f"{file.relative_to(root)}: plugins/ has this plugin now; remove the file")
-        texts[file.stem] = file.read_text("utf-8")
-        parse_description(file.stem, texts[file.stem])
     known = {name: json.loads(texts[name]) for name in sorted(texts)}
     model = root / "packages/model/src/pipecd_model" / FILE
     wanted[model] = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
     project = root / "pyproject.toml"
-    return {**wanted, project: name_packages(project.read_text("utf-8"), root, folders)}
+    whole = root / "packages/pipecd/pyproject.toml"
+    image = root / "deploy/piped.Containerfile"
+    shipped = list_shipped(folders)
+    return {
+        **wanted,
+        project: name_packages(project.read_text("utf-8"), root, folders),
+        whole: name_requirements(whole.read_text("utf-8"), shipped),
+        image: name_installed(image.read_text("utf-8"), shipped),
+    }
+
+
+def list_shipped(folders: Sequence[Path]) -> list[str]:
+    """Return the distributions of the plugins that everybody gets."""
+    projects = [read_project(folder) for folder in folders]
+    return sorted(
+        each["project"]["name"]
+        for each in projects
+        if each.get("tool", {}).get("pipecd", {}).get("shipped", True)
+    )
+
+
+def name_requirements(text: str, shipped: Sequence[str]) -> str:
+    """Replace the plugins that a distribution needs; all have its version."""
+    version = tomllib.loads(text)["project"]["version"]
+    lines = "".join(f'  "{name}=={version}",\n' for name in shipped)
+    return re.sub(r'(?m)(?:^  "pipecd-plugin-[a-z-]+==[^"]+",\n)+', lines, text)
+
+
+def name_installed(text: str, shipped: Sequence[str]) -> str:
+    """Replace the plugins that are installed into an image, beside piped."""
+    lines = textwrap.wrap(" ".join(["pipecd-piped", *shipped]), width=84, break_on_hyphens=False)
+    wanted = " \\\n    ".join(lines)
+    return re.sub(r"pipecd-piped(?:(?: | \\\n    )pipecd-plugin-[a-z-]+)+", lambda _: wanted, text)
 
 
 def name_packages(text: str, root: Path, folders: Sequence[Path]) -> str:

@@ -20,6 +20,8 @@ PARTS = (
     "tools",
     "docs/reference",
     "packages/model/src",
+    "packages/pipecd/pyproject.toml",
+    "deploy/piped.Containerfile",
     "tests/support/pyproject.toml",
     "requirements.lock",
     "requirements-dev.lock",
@@ -98,7 +100,18 @@ def test_the_generators_write_all_that_follows_from_a_plugin(changed: set[str]) 
         "packages/model/src/pipecd_model/known_plugins.json",
         "pyproject.toml",
         "docs/reference/stage-options.md",
+        "packages/pipecd/pyproject.toml",
+        "deploy/piped.Containerfile",
     }
+
+
+@pytest.mark.usefixtures("changed")
+def test_a_new_plugin_is_shipped_with_the_others(tree: Tree) -> None:
+    project = tomllib.loads((tree.root / "packages/pipecd/pyproject.toml").read_text())["project"]
+    assert f"pipecd-plugin-sample=={project['version']}" in project["dependencies"]
+    installed = (tree.root / "deploy/piped.Containerfile").read_text().split()
+    assert {"pipecd-plugin-sample", "pipecd-plugin-wait"} <= set(installed)
+    assert "pipecd-plugin-dummy" not in installed
 
 
 @pytest.mark.usefixtures("changed")

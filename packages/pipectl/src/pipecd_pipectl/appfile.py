@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pipecd_model.known_plugins import load_known_plugins
+
 SCRIPT: Final = "script"
 """The choice of an application that is made of scripts alone, and has no platform."""
 
@@ -20,7 +22,6 @@ class _Platform:
     """How a plugin's pipeline looks: the stages before people decide, and those after."""
 
     summary: str
-    quick_stage: str = ""
     first: tuple[tuple[str, str], ...] = ()
     then: tuple[tuple[str, str], ...] = ()
 
@@ -29,31 +30,26 @@ PLATFORMS: Final = {
     SCRIPT: _Platform(summary="your own commands, and nothing else"),
     "files": _Platform(
         summary="a folder of files, to directories",
-        quick_stage="FILES_SYNC",
         first=(("FILES_CANARY_ROLLOUT", "percentage: 10"),),
         then=(("FILES_PRIMARY_ROLLOUT", ""),),
     ),
     "kubernetes": _Platform(
         summary="manifests, to a Kubernetes cluster",
-        quick_stage="K8S_SYNC",
         first=(("K8S_CANARY_ROLLOUT", "replicas: 10%"),),
         then=(("K8S_PRIMARY_ROLLOUT", ""), ("K8S_CANARY_CLEAN", "")),
     ),
     "kubernetes_multicluster": _Platform(
         summary="manifests, to several Kubernetes clusters",
-        quick_stage="K8S_MULTI_SYNC",
         first=(("K8S_MULTI_CANARY_ROLLOUT", "replicas: 10%"),),
         then=(("K8S_MULTI_PRIMARY_ROLLOUT", ""), ("K8S_MULTI_CANARY_CLEAN", "")),
     ),
     "terraform": _Platform(
         summary="a Terraform module",
-        quick_stage="TERRAFORM_APPLY",
         first=(("TERRAFORM_PLAN", ""),),
         then=(("TERRAFORM_APPLY", ""),),
     ),
     "ecs": _Platform(
         summary="a service on Amazon ECS",
-        quick_stage="ECS_SYNC",
         first=(("ECS_CANARY_ROLLOUT", "scale: 30"), ("ECS_TRAFFIC_ROUTING", "canary: 20")),
         then=(
             ("ECS_PRIMARY_ROLLOUT", ""),
@@ -63,13 +59,11 @@ PLATFORMS: Final = {
     ),
     "lambda": _Platform(
         summary="a function on AWS Lambda",
-        quick_stage="LAMBDA_SYNC",
         first=(("LAMBDA_CANARY_ROLLOUT", ""), ("LAMBDA_PROMOTE", "percent: 10")),
         then=(("LAMBDA_PROMOTE", "percent: 100"),),
     ),
     "cloudrun": _Platform(
         summary="a service on Google Cloud Run",
-        quick_stage="CLOUDRUN_SYNC",
         first=(("CLOUDRUN_PROMOTE", "percent: 10"),),
         then=(("CLOUDRUN_PROMOTE", "percent: 100"),),
     ),
@@ -99,7 +93,7 @@ class ApplicationChoices:
 
 
 def has_quick_sync(plugin: str) -> bool:
-    return bool(PLATFORMS[plugin].quick_stage)
+    return plugin != SCRIPT
 
 
 def format_application(choices: ApplicationChoices) -> str:
@@ -117,7 +111,8 @@ def _list_lines(choices: ApplicationChoices) -> Iterator[str]:
         yield "  plugins:"
         yield f"    {choices.plugin}: {{}}"
     if not choices.is_pipeline:
-        yield f"  # Without a pipeline, a deployment is a quick sync: {platform.quick_stage}."
+        quick_sync = ", ".join(load_known_plugins()[choices.plugin].quick_sync_stages)
+        yield f"  # Without a pipeline, a deployment is a quick sync: {quick_sync}."
         return
     if choices.plugin == SCRIPT or choices.scripts or choices.needs_approval or choices.wait:
         yield "  planner:"
