@@ -4,7 +4,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pipecd_sdk import (
     DeploymentPlugin,
@@ -20,9 +20,14 @@ from pipecd_sdk import (
     Source,
     Strategy,
     Version,
+    replace,
 )
+from pipecd_sdk.config import OptionFaultsError
 
 __all__ = ["ManifestPlugin"]
+
+_UNREADABLE: Final = (InvalidFileError, OptionFaultsError)
+"""What is raised when the files of a commit, or its options, cannot be used."""
 
 M = TypeVar("M")
 
@@ -56,24 +61,35 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
         """Returns what a commit would change. Nobody is asked."""
 
     async def load(self, source: Source, target: DeployTarget | None = None) -> M:
-        """Returns what a commit describes. Raises InvalidFileError."""
+        """Returns what a commit describes. Raises InvalidFileError or OptionFaultsError."""
         return await asyncio.to_thread(self.read_manifest, source, target)
+
+    async def try_load(
+        self, source: Source | None, target: DeployTarget | None = None
+    ) -> tuple[M | None, str]:
+        """Returns what a commit describes, or None and why it cannot be read.
+
+        For the commit that is not deployed: what is wrong there must not stop the one that is.
+        """
+        try:
+            return (await self.load(source, target) if source is not None else None), ""
+        except _UNREADABLE as error:
+            return None, error.with_hint()
 
     async def versions(self, ctx: PlanContext) -> Sequence[Version]:
         return self.find_versions(await self.load(ctx.source.target), ctx.targets)
 
     async def strategy(self, ctx: PlanContext) -> Strategy:
         target = await self.load(ctx.source.target)
-        try:
-            running = await self.load(ctx.source.running) if ctx.source.running else None
-        except InvalidFileError as error:
-            reason = f"the running commit cannot be read: {error.reason()}"
-            return Strategy(summary=f"Pipeline sync, {reason}")
+        running, fault = await self.try_load(ctx.source.running)
+        if fault:
+            return Strategy(summary=f"Pipeline sync, the running commit cannot be read: {fault}")
         return self.decide_strategy(running, target)
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        running = ctx.source.running
-        return self.preview_change(
-            await self.load(running, target) if running is not None else None,
-            await self.load(ctx.source.target, target),
-        )
+        running, fault = await self.try_load(ctx.source.running, target)
+        seen = self.preview_change(running, await self.load(ctx.source.target, target))
+        if not fault:
+            return seen
+        summary = f"all is shown as new, the running commit cannot be read: {fault}"
+        return replace(seen, summary=summary)
