@@ -142,6 +142,17 @@ async def test_a_preview_asks_nobody_and_shows_the_manifests(lab: CloudRunLab) -
     assert lab.cloud.asked == []
 
 
+async def test_a_preview_against_a_manifest_that_cannot_be_read_shows_all_as_new(
+    lab: CloudRunLab,
+) -> None:
+    unread = {**V1, "kind": "Pod"}
+
+    preview = (await lab(V2, running=unread).plan_preview())["tokyo"]
+
+    assert preview.summary.startswith("all is shown as new, the running commit cannot be read")
+    assert "+      - image: gcr.io/shop/web:v2" in preview.details
+
+
 async def test_values_of_a_manifest_with_secrets_are_never_shown(lab: CloudRunLab) -> None:
     before = make_service(web={"env": [{"name": "PASSWORD", "value": "hunter1"}]})
     after = make_service(web={"env": [{"name": "PASSWORD", "value": "hunter2"}]})

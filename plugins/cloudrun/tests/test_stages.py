@@ -152,6 +152,21 @@ async def test_rollback_to_a_commit_whose_manifest_is_refused_restores_its_revis
     assert "imagePullPolicy" in harness.text
 
 
+async def test_rollback_to_a_commit_whose_options_are_wrong_restores_its_revision(
+    lab: CloudRunLab,
+) -> None:
+    await deploy_first(lab)
+    before = lab.what_people_decide()
+    harness = lab(V2, running=V1)
+    await harness.run("CLOUDRUN_PROMOTE", {"percent": 10})
+    harness.running_options = {"input": {"serviceManifestFile": "/service.yaml"}}
+
+    assert await harness.run("CLOUDRUN_ROLLBACK", {}) == SUCCESS
+
+    assert lab.what_people_decide() == before
+    assert "The manifest of the commit that ran is not used" in harness.text
+
+
 async def test_a_revision_that_fails_ends_the_stage_with_its_reason(lab: CloudRunLab) -> None:
     await deploy_first(lab)
     lab.cloud.broken["web:v2"] = "The user-provided container failed to start."

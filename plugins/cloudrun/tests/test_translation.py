@@ -13,6 +13,7 @@ from pipecd_sdk.kit import yaml
 from pipecd_test_support.google_cloud import run_schema
 from pipecd_test_support.google_cloud.cloud_run_lab import make_job, make_service
 
+EXPORTS = Path(__file__).with_name("exports")
 TARGET = CloudRunTarget(project="shop", region="asia-northeast1")
 FULL = """
 apiVersion: serving.knative.dev/v1
@@ -221,6 +222,23 @@ def test_what_comes_out_is_what_the_api_takes(tmp_path: Path) -> None:
         "containers": [{"image": "gcr.io/shop/batch:v1", "resources": {}}],
     }
     assert job.body["template"]["taskCount"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"), [("service", run_schema.SERVICE), ("job", run_schema.JOB)]
+)
+def test_an_export_is_a_manifest_without_what_only_the_platform_writes(
+    tmp_path: Path, name: str, schema: Any
+) -> None:
+    """Its own labels and annotations say nothing, and the API refuses them."""
+    manifest = load(tmp_path, (EXPORTS / f"{name}.yaml").read_text())
+
+    assert run_schema.find_fault(manifest.body, schema) == ""
+    template = manifest.body["template"]
+    for given in (manifest.body, template):
+        assert given["annotations"] == {}
+    assert manifest.body["labels"] == {}
+    assert list(template["labels"]) == ["client.knative.dev/nonce"]
 
 
 def test_a_cpu_that_nobody_mentions_is_throttled_as_before(tmp_path: Path) -> None:

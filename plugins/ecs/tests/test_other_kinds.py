@@ -39,6 +39,22 @@ async def test_a_rolling_service_behind_a_load_balancer_has_the_primarys_group(l
     assert made["parameters"]["loadBalancers"][0]["targetGroupArn"] == arns["primary"]
 
 
+async def test_a_classic_load_balancer_of_a_target_group_is_told_to_have_no_effect(
+    lab: EcsLab,
+) -> None:
+    """Older files have the key; nothing is done with it."""
+    lab.balance()
+    options = lab.make_options()
+    options["input"]["targetGroups"]["primary"]["loadBalancerName"] = "classic"
+    harness = lab.open("first", lab.write("v1", make_task(), lab.make_rolling()), options=options)
+
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert "loadBalancerName classic of a target group has no effect" in harness.text
+    [made] = lab.aws.calls("CreateService")
+    assert "loadBalancerName" not in made["parameters"]["loadBalancers"][0]
+
+
 async def test_a_broken_rolling_update_is_rolled_back(lab: EcsLab) -> None:
     v1 = await lab.deploy_first(lab.make_rolling())
     v2 = lab.write("v2", make_task("web:broken"), lab.make_rolling(count=6))

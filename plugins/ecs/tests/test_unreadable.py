@@ -110,6 +110,136 @@ async def test_a_field_that_was_not_kept_is_named_after_the_rest_is_done(lab: Ec
     assert lab.read_service()["desiredCount"] == 4
 
 
+async def test_an_order_to_deploy_anew_is_no_field_that_has_to_come_back(lab: EcsLab) -> None:
+    harness = await begin(lab, lab.make_rolling(), lab.make_rolling(forceNewDeployment=True))
+    assert_success(await harness.run("ECS_SYNC"))
+    assert lab.aws.calls("UpdateService")[-1]["parameters"]["forceNewDeployment"] is True
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert "forceNewDeployment" not in lab.aws.calls("UpdateService")[-1]["parameters"]
+
+
+async def test_what_aws_tells_of_deployments_alone_comes_back(lab: EcsLab) -> None:
+    """A service has these fields only there."""
+    had = {
+        "serviceConnectConfiguration": {"enabled": True, "namespace": "shop"},
+        "volumeConfigurations": [
+            {
+                "name": "data",
+                "managedEBSVolume": {"roleArn": "arn:aws:iam::1:role/r", "sizeInGiB": 9},
+            }
+        ],
+        "vpcLatticeConfigurations": [
+            {"roleArn": "arn:aws:iam::1:role/r", "targetGroupArn": "arn:tg", "portName": "web"}
+        ],
+    }
+    failed = {
+        "serviceConnectConfiguration": {"enabled": False},
+        "volumeConfigurations": [],
+        "vpcLatticeConfigurations": [],
+    }
+    harness = await begin(lab, lab.make_rolling(**had), lab.make_rolling(**failed))
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    sent = lab.aws.calls("UpdateService")[-1]["parameters"]
+    assert {key: sent[key] for key in had} == had
+
+
+async def test_a_list_that_the_failed_commit_has_cleared_comes_back(lab: EcsLab) -> None:
+    """Only the commit that ran names it, and that was still read when the deployment began."""
+    spread = [{"type": "spread", "field": "attribute:ecs.availability-zone"}]
+    v1 = await lab.deploy_first(lab.make_rolling(placementStrategy=spread))
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", placementStrategy=spread)
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), lab.make_rolling()), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+    assert lab.aws.calls("UpdateService")[-1]["parameters"]["placementStrategy"] == []
+    spoil(v1)
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert lab.aws.calls("UpdateService")[-1]["parameters"]["placementStrategy"] == spread
+
+
+def deregister(lab: EcsLab, image: str) -> None:
+    """Deregisters the revisions that have an image."""
+    for arn in lab.aws.ecs.list_task_definitions(familyPrefix="web")["taskDefinitionArns"]:
+        if lab.read_image(arn) == image:
+            lab.aws.ecs.deregister_task_definition(taskDefinition=arn)
+
+
+async def test_a_revision_that_is_registered_anew_counts_before_the_one_that_the_service_had(
+    lab: EcsLab,
+) -> None:
+    """A service definition may name one, which is kept as the service had it."""
+    service = lab.make_rolling(taskDefinition="web")
+    harness = await begin(lab, service, service)
+    assert_success(await harness.run("ECS_SYNC"))
+    deregister(lab, "web:v1")
+    gone = json.loads(harness.deployment_metadata["before"])["task_definition"]
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    runs = lab.read_service()["taskDefinition"]
+    assert (lab.read_image(runs), runs != gone) == ("web:v1", True)
+
+
+async def test_a_rollback_that_is_repeated_registers_a_revision_once(lab: EcsLab) -> None:
+    harness = await begin(lab, lab.make_rolling(), lab.make_rolling())
+    assert_success(await harness.run("ECS_SYNC"))
+    deregister(lab, "web:v1")
+    lab.aws.forget()
+    lab.aws.break_next("UpdateService", "deny")
+    assert (await harness.run("ECS_ROLLBACK")).status is StageStatus.FAILURE
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert len(lab.aws.calls("RegisterTaskDefinition")) == 1
+
+
+@pytest.mark.parametrize("stage", ["ECS_CANARY_ROLLOUT", "ECS_PRIMARY_ROLLOUT"])
+async def test_a_service_that_had_no_primary_task_set_loses_only_what_the_deployment_made(
+    lab: EcsLab, stage: str
+) -> None:
+    """There is nothing to wait for: it has a number of tasks, and none ran."""
+    v1 = await lab.deploy_first()
+    [first] = lab.aws.ecs.describe_task_sets(cluster=lab.cluster, service="web")["taskSets"]
+    lab.aws.ecs.delete_task_set(
+        cluster=lab.cluster, service="web", taskSet=first["taskSetArn"], force=True
+    )
+    other = {"externalId": "canary-other", "taskDefinition": first["taskDefinition"]}
+    tags = [{"key": "pipecd-dev-managed-by", "value": "piped-ecs-plugin"}]
+    if stage == "ECS_CANARY_ROLLOUT":  # a new primary replaces it
+        lab.aws.ecs.create_task_set(cluster=lab.cluster, service="web", tags=tags, **other)
+    spoil(v1)
+    v2 = lab.write("v2", make_task("web:v2"), lab.make_service())
+    harness = lab.open("second", v2, v1)
+    assert_success(await harness.run(stage, {"scale": 50} if "CANARY" in stage else {}))
+    began = harness.clock.now()
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    left = lab.aws.ecs.describe_task_sets(cluster=lab.cluster, service="web")["taskSets"]
+    assert [each.get("externalId") for each in left] == ["canary-other"] * ("CANARY" in stage)
+    assert harness.clock.now() == began
+    assert "had no primary task set before the deployment" in harness.text
+
+
+async def test_a_preview_against_definitions_that_cannot_be_read_shows_all_as_new(
+    lab: EcsLab,
+) -> None:
+    v1 = lab.write("v1", make_task(), lab.make_service())
+    spoil(v1)
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), lab.make_service()), v1)
+
+    [preview] = (await harness.plan_preview()).values()
+
+    assert preview.summary.startswith("all is shown as new, the running commit cannot be read")
+    assert "web:v2" in preview.details
+
+
 @pytest.mark.parametrize("is_rolling", [False, True])
 async def test_a_revision_that_was_deregistered_comes_back_as_aws_has_it(
     lab: EcsLab, *, is_rolling: bool
@@ -117,9 +247,7 @@ async def test_a_revision_that_was_deregistered_comes_back_as_aws_has_it(
     service = lab.make_rolling() if is_rolling else lab.make_service()
     harness = await begin(lab, service, service)
     assert_success(await harness.run("ECS_SYNC"))
-    for arn in lab.aws.ecs.list_task_definitions(familyPrefix="web")["taskDefinitionArns"]:
-        if lab.read_image(arn) == "web:v1":
-            lab.aws.ecs.deregister_task_definition(taskDefinition=arn)
+    deregister(lab, "web:v1")
 
     assert_success(await harness.run("ECS_ROLLBACK"))
 

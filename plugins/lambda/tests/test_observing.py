@@ -292,6 +292,8 @@ def two(first: str, share: float, second: str) -> Traffic:
         (two("6", 100, "5"), "7", 100, two("7", 100, "6")),
         (two("6", 100, "5"), "5", 100, two("5", 100, "6")),
         (send_all("6"), "6", 10, send_all("6")),
+        (two("6", 10, "5"), "6", 0, two("6", 0, "5")),
+        (two("6", 10, "5"), "7", 0, two("6", 10, "5")),
     ],
 )
 def test_traffic_shifts_as_upstreams_does(

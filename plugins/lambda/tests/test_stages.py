@@ -134,6 +134,47 @@ async def test_the_first_version_ever_may_be_promoted_by_any_share(lab: LambdaLa
     assert "no version to share with" in harness.text
 
 
+@pytest.mark.parametrize("options", [{}, {"percent": 0}, {"percent": "0%"}])
+async def test_a_promotion_without_a_share_leaves_the_traffic(
+    lab: LambdaLab, options: dict[str, Any]
+) -> None:
+    """A share of nothing is what upstream has without one."""
+    await lab.sync("v1")
+    lab.write("v2")
+    harness = lab.deploy("v2")
+    assert harness.faults(("LAMBDA_PROMOTE", options)) == []
+    await harness.run("LAMBDA_CANARY_ROLLOUT", {})
+
+    assert succeeded(await harness.run("LAMBDA_PROMOTE", options, index=1))
+
+    assert lab.read_alias() == {"1": 1.0}
+    assert lab.aws.calls("UpdateAlias") == []
+
+
+async def test_a_canary_that_gets_nothing_any_more_gives_its_share_back(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    lab.write("v2")
+    harness = lab.deploy("v2")
+    await harness.run("LAMBDA_CANARY_ROLLOUT", {})
+    assert succeeded(await harness.run("LAMBDA_PROMOTE", {"percent": 10}, index=1))
+
+    assert succeeded(await harness.run("LAMBDA_PROMOTE", {"percent": 0}, index=2))
+
+    assert lab.read_alias() == {"1": 1.0}
+    sent = lab.aws.calls("UpdateAlias")[-1]["parameters"]
+    assert (sent["FunctionVersion"], sent["RoutingConfig"]["AdditionalVersionWeights"]) == ("1", {})
+
+
+async def test_a_first_version_without_a_share_makes_no_alias(lab: LambdaLab) -> None:
+    lab.write("v1")
+    harness = lab.deploy("v1")
+    await harness.run("LAMBDA_CANARY_ROLLOUT", {})
+
+    assert succeeded(await harness.run("LAMBDA_PROMOTE", {}, index=1))
+
+    assert lab.read_alias() == {}
+
+
 async def test_promoting_what_was_not_published_is_refused(lab: LambdaLab) -> None:
     lab.write("v1")
 

@@ -25,7 +25,7 @@ class TargetGroup(ApplicationConfig):
     container_port: int = 0
     """The port of that container."""
     load_balancer_name: str = ""
-    """A Classic Load Balancer instead; read for older files."""
+    """Read for older files, without effect: the stage log says so."""
 
 
 class TargetGroups(ApplicationConfig):

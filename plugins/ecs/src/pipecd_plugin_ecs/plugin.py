@@ -49,14 +49,11 @@ from pipecd_sdk import (
     serve,
     stage,
 )
-from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.kit.platforms import ManifestPlugin
 from pipecd_sdk.kit.rereads import Conclusion
 
 MOST_KNOWN: Final = 256
 """Revisions of task definitions that are remembered; they never change."""
-UNREADABLE: Final = (InvalidFileError, OptionFaultsError)
-"""What is raised when the definitions of a commit, or its options, cannot be used."""
 
 
 class Ecs(ManifestPlugin[Definitions]):
@@ -118,16 +115,10 @@ class Ecs(ManifestPlugin[Definitions]):
 
     @stage("ECS_ROLLBACK", rollback=True, desc="Bring the service back")
     async def roll_back(self, ctx: StageContext) -> None:
-        failed = await self._load_other(ctx.source.target)
-        running: Definitions | None = None
-        unreadable = ""
-        if ctx.source.running is not None:
-            try:
-                running = await self.load(ctx.source.running)
-            except UNREADABLE as error:
-                if failed is None:
-                    raise
-                unreadable = str(error)
+        failed, _ = await self.try_load(ctx.source.target)
+        running, unreadable = await self.try_load(ctx.source.running)
+        if unreadable and failed is None:
+            raise InvalidFileError(unreadable)
         definitions = running or failed or await self.load(ctx.source.target)
         await self._run_with(
             ctx,
@@ -162,15 +153,8 @@ class Ecs(ManifestPlugin[Definitions]):
 
     async def _run(self, ctx: StageContext, work: Callable[[ServiceRun], Awaitable[None]]) -> None:
         definitions = await self.load(ctx.source.target)
-        replaced = await self._load_other(ctx.source.running)
+        replaced, _ = await self.try_load(ctx.source.running)
         await self._run_with(ctx, definitions, replaced, work)
-
-    async def _load_other(self, source: Source | None) -> Definitions | None:
-        """Returns the definitions of a commit that is not deployed; None when they are invalid."""
-        try:
-            return await self.load(source) if source is not None else None
-        except UNREADABLE:
-            return None
 
     async def _run_with(
         self,

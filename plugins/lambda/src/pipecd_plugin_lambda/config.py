@@ -88,5 +88,5 @@ class FunctionPromoteConfig(StageConfig):
 
     constraints: ClassVar = (limit_share("percent"),)
 
-    percent: Percentage
-    """The new version's share of the traffic."""
+    percent: Percentage = Percentage(0)
+    """The new version's share of the traffic; what had it before keeps the rest."""

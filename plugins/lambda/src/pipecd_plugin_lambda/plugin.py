@@ -140,8 +140,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
     ) -> None:
         """Does the work on all deploy targets. Raises StageFailedError."""
         manifest = await self.load(ctx.source.target)
-        source = ctx.source.running
-        running = await self.load(source) if source is not None else None
+        running, unreadable = await self.try_load(ctx.source.running)
         hosts = Hosts(self.config.allowed_hosts, public=True)
 
         async def run_one(target: DeployTarget, log: StageLog) -> None:
@@ -156,6 +155,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
                     ledger=FunctionLedger(ctx.deployment_metadata, target.name),
                     manifest=manifest,
                     running=running,
+                    unreadable=unreadable,
                 )
             )
 

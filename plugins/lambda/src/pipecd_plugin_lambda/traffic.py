@@ -45,11 +45,11 @@ class Traffic:
         A version without traffic is not named: AWS refuses an alias with two versions that have
         different roles or dead letter queues, also when one of them gets nothing.
         """
-        weights = {}
-        if self.secondary is not None and self.secondary.percent > 0:
-            weights[self.secondary.version] = round(self.secondary.percent / 100, 4)
+        used = [each for each in (self.primary, self.secondary) if each and each.percent > 0]
+        first, *rest = used or [self.primary]
+        weights = {each.version: round(each.percent / 100, 4) for each in rest}
         return {
-            "FunctionVersion": self.primary.version,
+            "FunctionVersion": first.version,
             "RoutingConfig": {"AdditionalVersionWeights": weights},
         }
 
@@ -73,10 +73,14 @@ def send_all(version: str) -> Traffic:
 def shift(traffic: Traffic, version: str, percent: float) -> Traffic:
     """Returns the traffic with this share for a version, and the rest for what had it before.
 
+    A version that has none and gets none changes nothing.
+
     Example:
         >>> str(shift(send_all("5"), "6", 10))
         'version 6 10 %, version 5 90 %'
     """
+    if not percent and version not in traffic.versions:
+        return traffic
     primary = VersionShare(version=version, percent=percent)
     if traffic.primary.version != version:
         other: VersionShare | None = traffic.primary

@@ -22,6 +22,7 @@ from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_model.errors import DeniedError, NotFoundError, UnauthenticatedError
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.rpc import Metadata, Method
 
 Caller = Agent | ApiKeyCaller | Person
@@ -60,19 +61,13 @@ class CredentialRecheck:
         self._readmit = readmit
         self._now = now
         self._call_later = call_later or asyncio.get_running_loop().call_later
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = UnwrappedTaskGroup()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Rechecks while the block runs, which must outlive all streams. Raises its errors."""
-        failure: Exception | None = None
         async with self._tasks:
-            try:
-                yield
-            except Exception as error:  # noqa: BLE001 - raised below, where no group wraps it
-                failure = error
-        if failure is not None:
-            raise failure
+            yield
 
     async def guard_stream(
         self,

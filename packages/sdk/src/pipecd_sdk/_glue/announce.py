@@ -5,6 +5,7 @@ import asyncio
 import logging
 from typing import Final
 
+from pipecd_runtime.backoff import Backoff
 from pipecd_sdk._glue.entry import Setup
 from pipecd_sdk._glue.piped import PipedClient
 from pipecd_sdk.livestate import LiveWatch, WatchContext
@@ -74,7 +75,9 @@ async def keep_watching(plugin: LiveWatch, setup: Setup, piped: PipedClient) -> 
     ctx = WatchContext(targets=tuple(setup.targets.values()), announce=announcer.announce)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(announcer.run(), name="announcements")
-        pause_seconds = FIRST_RESTART_SECONDS
+        pauses = Backoff(
+            first_seconds=FIRST_RESTART_SECONDS, longest_seconds=LONGEST_RESTART_SECONDS, jitter=0
+        )
         while True:
             try:
                 await plugin.watch(ctx)
@@ -83,5 +86,4 @@ async def keep_watching(plugin: LiveWatch, setup: Setup, piped: PipedClient) -> 
                 log.exception("watch.failed", extra={"fields": {"plugin": setup.name}})
             else:
                 return
-            await asyncio.sleep(pause_seconds)
-            pause_seconds = min(pause_seconds * 2, LONGEST_RESTART_SECONDS)
+            await asyncio.sleep(pauses.next_pause_seconds())

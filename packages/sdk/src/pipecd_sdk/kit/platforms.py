@@ -23,10 +23,15 @@ from pipecd_sdk import (
     Source,
     Strategy,
     Version,
+    replace,
 )
+from pipecd_sdk.config import OptionFaultsError
 from pipecd_sdk.kit.opened_files import list_opened_files
 
 __all__ = ["ManifestPlugin"]
+
+_UNREADABLE: Final = (InvalidFileError, OptionFaultsError)
+"""What is raised when the files of a commit, or its options, cannot be used."""
 
 M = TypeVar("M")
 
@@ -63,8 +68,20 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
         """Returns what a commit would change. Nobody is asked."""
 
     async def load(self, source: Source, target: DeployTarget | None = None) -> M:
-        """Returns what a commit describes. Raises InvalidFileError."""
+        """Returns what a commit describes. Raises InvalidFileError or OptionFaultsError."""
         return await asyncio.to_thread(self.read_manifest, source, target)
+
+    async def try_load(
+        self, source: Source | None, target: DeployTarget | None = None
+    ) -> tuple[M | None, str]:
+        """Returns what a commit describes, or None and why it cannot be read.
+
+        For the commit that is not deployed: what is wrong there must not stop the one that is.
+        """
+        try:
+            return (await self.load(source, target) if source is not None else None), ""
+        except _UNREADABLE as error:
+            return None, error.with_hint()
 
     async def load_deployed(self, ctx: LiveContext, target: DeployTarget) -> M:
         """Returns what the deployed commit describes, the same object until that is another one.
@@ -92,19 +109,18 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
 
     async def strategy(self, ctx: PlanContext) -> Strategy:
         target = await self.load(ctx.source.target)
-        try:
-            running = await self.load(ctx.source.running) if ctx.source.running else None
-        except InvalidFileError as error:
-            reason = f"the running commit cannot be read: {error.reason()}"
-            return Strategy(summary=f"Pipeline sync, {reason}")
+        running, fault = await self.try_load(ctx.source.running)
+        if fault:
+            return Strategy(summary=f"Pipeline sync, the running commit cannot be read: {fault}")
         return self.decide_strategy(running, target)
 
     async def plan_preview(self, ctx: PreviewContext, target: DeployTarget) -> Preview:
-        running = ctx.source.running
-        return self.preview_change(
-            await self.load(running, target) if running is not None else None,
-            await self.load(ctx.source.target, target),
-        )
+        running, fault = await self.try_load(ctx.source.running, target)
+        seen = self.preview_change(running, await self.load(ctx.source.target, target))
+        if not fault:
+            return seen
+        summary = f"all is shown as new, the running commit cannot be read: {fault}"
+        return replace(seen, summary=summary)
 
 
 def _find_identity(source: Source) -> Hashable | None:

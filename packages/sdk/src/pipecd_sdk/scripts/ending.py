@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.shim.runner import (
     FIRST_LOOK_SECONDS,
     KILL_LIMIT_SECONDS,
@@ -44,7 +45,9 @@ async def end_script(
         return False  # it was never begun here
     is_asked = had_shim = False
     over = time.monotonic() + ending_limit_seconds(grace_seconds)
-    pause = FIRST_LOOK_SECONDS
+    pauses = Backoff(
+        first_seconds=FIRST_LOOK_SECONDS, longest_seconds=LONGEST_LOOK_SECONDS, jitter=0
+    )
     while record.read_ended() is None and record.folder.is_dir():
         is_started = record.is_started()
         is_locked = record.is_locked()
@@ -62,8 +65,7 @@ async def end_script(
                 is_asked = True
             if ctx.is_ending():
                 _signal(started.pid, signal.SIGUSR1)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK_SECONDS)
+        await asyncio.sleep(pauses.next_pause_seconds())
     if record.read_ended() is None and (token := record.token()) is not None:
         await end_leftovers(ctx, token, grace_seconds, is_interrupted=is_interrupted)
     return had_shim

@@ -4,6 +4,7 @@
 import asyncio
 import time
 
+from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.shim.processes import INT, KILL, TERM, ScriptProcesses
 from pipecd_runtime.shim.runner import (
     FIRST_LOOK_SECONDS,
@@ -25,7 +26,9 @@ async def end_leftovers(
     processes = ScriptProcesses(token)
     over = time.monotonic() + grace_seconds
     asked = processes.signal(INT if is_interrupted else TERM)
-    pause = FIRST_LOOK_SECONDS
+    pauses = Backoff(
+        first_seconds=FIRST_LOOK_SECONDS, longest_seconds=LONGEST_LOOK_SECONDS, jitter=0
+    )
     while alive := processes.find():
         if ctx.is_ending() and not is_interrupted:
             over = min(over, time.monotonic() + SHORT_GRACE_SECONDS)
@@ -33,8 +36,7 @@ async def end_leftovers(
             ctx.log.error("Killing %d processes that did not end in time", len(alive))
             await _kill(ctx, processes)
             break
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_LOOK_SECONDS)
+        await asyncio.sleep(pauses.next_pause_seconds())
     return len(asked)
 
 

@@ -23,7 +23,18 @@ _ENVIRONMENTS: Final = {
     "gen2": "EXECUTION_ENVIRONMENT_GEN2",
 }
 _WRITTEN: Final = ("uid", "generation", "resourceVersion", "creationTimestamp", "selfLink")
-_WRITTEN_LABELS: Final = (f"{RUN}/startupProbeType",)
+_WRITTEN_LABELS: Final = (
+    f"{RUN}/lastUpdatedTime",
+    f"{RUN}/satisfiesPzs",
+    f"{RUN}/startupProbeType",
+)
+_WRITTEN_ANNOTATIONS: Final = (
+    f"{RUN}/creator",
+    f"{RUN}/lastModifier",
+    f"{RUN}/operation-id",
+    "serving.knative.dev/creator",
+    "serving.knative.dev/lastModifier",
+)
 _ACCELERATOR: Final = f"{RUN}/accelerator"
 
 
@@ -33,6 +44,7 @@ def read_metadata(reader: FieldReader) -> tuple[str, FieldReader, FieldReader]:
     reader.ignore(*_WRITTEN)
     labels, annotations = reader.open_map("labels"), reader.open_map("annotations")
     labels.ignore(*_WRITTEN_LABELS)
+    annotations.ignore(*_WRITTEN_ANNOTATIONS)
     return name, labels, annotations
 
 
@@ -43,9 +55,6 @@ def read_launch(annotations: FieldReader) -> Body:
         useDefault=True if policy == "default" else None,
         policy=policy if policy != "default" else None,
         breakglassJustification=annotations.read_text(f"{RUN}/binary-authorization-breakglass"),
-    )
-    annotations.ignore(
-        f"{RUN}/operation-id", "serving.knative.dev/creator", "serving.knative.dev/lastModifier"
     )
     return drop_missing(
         launchStage=annotations.read_text(f"{RUN}/launch-stage"),

@@ -26,6 +26,7 @@ from pipecd_plugin_cloudrun.traffic import (
     is_same_traffic,
 )
 from pipecd_sdk import InvalidFileError, Source, StageFailedError
+from pipecd_sdk.config import OptionFaultsError
 
 Body = dict[str, Any]
 
@@ -128,7 +129,8 @@ async def _load_running(run: TargetWork, source: Source) -> RunManifest | None:
         return None
     try:
         return await run.load(source)
-    except InvalidFileError as error:  # it ran all the same: upstream's agent drops fields
+    except (InvalidFileError, OptionFaultsError) as error:
+        # It ran all the same: upstream's agent drops fields.
         run.log.info("The manifest of the commit that ran is not used: %s", error)
         return None
 

@@ -53,6 +53,12 @@ CLEARABLE: Final = (
 """Lists of a service that AWS leaves as they are unless it is given others, or an empty one."""
 NOT_UPDATED: Final = frozenset({"cluster", "service", "desiredcount", "deploymentcontroller"})
 """Fields of a service definition, in small letters, that no update takes from it."""
+NOT_KEPT: Final = "forcenewdeployment"
+"""What an update takes and a service does not have: a deed, no field. In small letters."""
+IN_DEPLOYMENTS: Final = frozenset(
+    {"serviceConnectConfiguration", "volumeConfigurations", "vpcLatticeConfigurations"}
+)
+"""Fields of a service definition that AWS tells of the deployments of a service."""
 NOT_FOUND: Final = frozenset({"ServiceNotFoundException", "TaskSetNotFoundException"})
 NO_REVISION: Final = "ClientException"
 """What AWS says of a revision that was deleted."""

@@ -80,6 +80,11 @@ class Service:
     def has_all_tasks(self) -> bool:
         return self.pending == 0 and self.running >= self.desired
 
+    @property
+    def current_deployment(self) -> Mapping[str, Any]:
+        """Returns the deployment of a rolling service that counts; empty without one."""
+        return next((each for each in self.deployments if each.get("status") == PRIMARY), {})
+
 
 def read_task_set(body: Mapping[str, Any]) -> TaskSet:
     """Returns a task set of an answer."""

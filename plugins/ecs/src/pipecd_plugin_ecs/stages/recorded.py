@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way back without the definitions of the commit that ran: by what was kept of the service."""
 
-from typing import Any
+from typing import Any, Final
 
 from pipecd_plugin_ecs.definition import EXTERNAL
 from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES
@@ -17,14 +17,19 @@ from pipecd_plugin_ecs.provider.model import (
 from pipecd_plugin_ecs.stages.rolling import wait_rolled_out
 from pipecd_plugin_ecs.stages.run import Before, ServiceRun
 from pipecd_plugin_ecs.stages.steps import (
+    CANARY_VARIANT,
+    PRIMARY_VARIANT,
     ROLLBACK_VARIANT,
-    delete_task_sets,
+    delete_variants,
     find_original,
     make_task_set,
     return_primary,
 )
-from pipecd_plugin_ecs.stages.waiting import wait_service, wait_task_set
+from pipecd_plugin_ecs.stages.waiting import wait_task_set
 from pipecd_sdk import StageFailedError
+
+RESTORED: Final = "task-definition-restored"
+"""The revision that was registered anew, once in a deployment."""
 
 
 async def restore_recorded(run: ServiceRun, before: Before, keep: set[str]) -> None:
@@ -59,8 +64,10 @@ async def _restore_fields(
 ) -> None:
     known = {key: value for key, value in (before.fields or {}).items() if value is not None}
     is_rolling = service.controller != EXTERNAL
-    lists = {k: v for k, v in before.lists.items() if is_rolling or k in EXTERNAL_UPDATES}
-    changes |= {**lists, **known}
+    had = {**before.lists, **before.cleared}
+    lists = {k: v for k, v in had.items() if is_rolling or k in EXTERNAL_UPDATES}
+    # A revision that was registered anew counts before the one that the service had.
+    changes = {**lists, **known, **changes}
     if service.has_count:
         changes["desiredCount"] = before.desired
     await run.client.update_service(service.name, changes)
@@ -83,8 +90,13 @@ async def _restore_primary(run: ServiceRun, before: Before, keep: set[str]) -> N
     if primary is not None:
         await return_primary(run, before.service, primary, keep=keep)
         return
-    await delete_task_sets(run, before.service, but=keep, reason="nothing ran before")
-    await wait_service(run)
+    # Nothing to wait for: without a primary task set there are no tasks, whatever the number.
+    variants = (CANARY_VARIANT, PRIMARY_VARIANT, ROLLBACK_VARIANT)
+    await delete_variants(run, run.client, before.service, *variants, but=keep)
+    run.log.success(
+        "the service %s had no primary task set before the deployment: none comes back",
+        before.service,
+    )
 
 
 async def _make_primary(run: ServiceRun, before: Before) -> TaskSet:
@@ -117,7 +129,10 @@ async def _find_revision(run: ServiceRun, before: Before) -> str:
         )
     if found.get("status") == ACTIVE:
         return before.task_definition
+    if (kept := await run.recall(RESTORED)) is not None:
+        return kept
     fitted, _ = await run.client.fit("RegisterTaskDefinition", found)
     arn = await run.client.register_task(fitted)
+    await run.keep({RESTORED: arn})
     run.log.info("%s was deregistered; it is registered anew as %s", before.task_definition, arn)
     return arn

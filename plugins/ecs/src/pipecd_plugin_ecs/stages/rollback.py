@@ -9,12 +9,13 @@ from pipecd_plugin_ecs.provider.ecs import EcsClient
 from pipecd_plugin_ecs.provider.model import ACTIVE, Service
 from pipecd_plugin_ecs.stages.recorded import restore_recorded
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
-from pipecd_plugin_ecs.stages.rollout import CANARY_VARIANT
 from pipecd_plugin_ecs.stages.run import Before, ServiceRun, find_primary_group, recall_before
 from pipecd_plugin_ecs.stages.steps import (
+    CANARY_VARIANT,
     PRIMARY_VARIANT,
     ROLLBACK_VARIANT,
     apply_service,
+    delete_variants,
     find_original,
     register_task,
     return_primary,
@@ -170,14 +171,9 @@ async def _leave_moved(
     run: ServiceRun, before: Before, moved: _MovedService, keep: set[str]
 ) -> None:
     """Removes the task sets that the deployment made of a service; the service itself is left."""
-    client, service = moved.client, moved.service
-    has_sets = service.controller == EXTERNAL
-    for variant in (CANARY_VARIANT, PRIMARY_VARIANT) if has_sets else ():
-        name = run.name_task_set(variant)
-        found = await client.find_task_set(service.name, name)
-        if found is not None and name not in keep:
-            await client.delete_task_set(service.name, found.arn)
-            run.log.info("deleted the task set %s of %s", found.id, service.name)
+    if moved.service.controller == EXTERNAL:
+        variants = (CANARY_VARIANT, PRIMARY_VARIANT)
+        await delete_variants(run, moved.client, moved.service.name, *variants, but=keep)
     if before.exists:
         run.log.info("the service %s, which was there before the deployment, is left", moved)
     else:

@@ -3,7 +3,6 @@
 
 from pipecd_aws.account import SETTLE_TIME
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
-from pipecd_plugin_ecs.provider.model import PRIMARY
 from pipecd_plugin_ecs.stages.run import ServiceRun, find_primary_group
 from pipecd_plugin_ecs.stages.steps import apply_service, describe_group
 from pipecd_plugin_ecs.stages.waiting import wait_for
@@ -21,7 +20,7 @@ async def roll_out_service(
     more: dict[str, object] = {"taskDefinition": task_definition}
     group = find_primary_group(definitions)
     if group is not None and find_field(definitions.service or {}, "loadBalancers") is None:
-        more["loadBalancers"] = [describe_group(group)]
+        more["loadBalancers"] = [describe_group(run, group)]
     await apply_service(run, definitions, count=count, **more)
     await wait_rolled_out(run, definitions.service_name, task_definition)
 
@@ -39,7 +38,7 @@ async def wait_rolled_out(run: ServiceRun, service: str, task_definition: str) -
         found = await run.client.find_service(service)
         if found is None:
             return False, f"the service {service} is not there yet"
-        current = next((each for each in found.deployments if each.get("status") == PRIMARY), {})
+        current = found.current_deployment
         runs = str(current.get("taskDefinition") or found.task_definition)
         state = str(current.get("rolloutState") or "")
         is_new = _is_same(runs, task_definition)

@@ -8,6 +8,7 @@ from pipecd_plugin_ecs.definition import EXTERNAL
 from pipecd_plugin_ecs.stages.rolling import refuse_rolling, roll_out_service
 from pipecd_plugin_ecs.stages.run import ServiceRun, record_before
 from pipecd_plugin_ecs.stages.steps import (
+    CANARY_VARIANT,
     apply_service,
     create_task_set,
     delete_task_sets,
@@ -18,7 +19,6 @@ from pipecd_plugin_ecs.stages.sync import run_standalone_task
 from pipecd_plugin_ecs.stages.waiting import wait_service, wait_task_set
 from pipecd_sdk import StageFailedError
 
-CANARY_VARIANT: Final = "canary"
 CANARY_TASK_SET: Final = "canary-task-set"
 CANARY_PERCENTAGE: Final = "canary-percentage"
 

@@ -15,6 +15,8 @@ from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.provider.ecs import (
     CLEARABLE,
     EXTERNAL_UPDATES,
+    IN_DEPLOYMENTS,
+    NOT_KEPT,
     NOT_UPDATED,
     TASK_SET_FIELDS,
     EcsClient,
@@ -26,6 +28,7 @@ from pipecd_plugin_ecs.provider.model import (
     OURS,
     PIPED,
     PRIMARY,
+    Service,
     TaskSet,
 )
 from pipecd_sdk import DeployTarget, StageContext, StageFailedError, StageLog
@@ -103,6 +106,20 @@ def list_named(definitions: Definitions) -> list[str]:
     return ["loadBalancers", *named] if has_group and "loadBalancers" not in named else named
 
 
+def list_cleared(run: ServiceRun, definitions: Definitions) -> list[str]:
+    """Returns the lists of the service that only the replaced commit gives."""
+    replaced = run.replaced
+    if replaced is None or replaced.service_name != definitions.service_name:
+        return []
+    if not is_same_cluster(replaced.cluster, definitions.cluster):
+        return []
+    named = list_named(definitions)
+    gone = [key for key in list_named(replaced) if key not in named]
+    if definitions.controller == EXTERNAL:
+        return [key for key in gone if key in EXTERNAL_UPDATES]
+    return gone
+
+
 def find_primary_group(definitions: Definitions) -> TargetGroup | None:
     """Returns the primary's target group, None where the service has none."""
     given = definitions.options.input
@@ -125,6 +142,8 @@ class Before:
     """Of the commit that is deployed; None in what an earlier release has kept."""
     lists: Mapping[str, Any] = field(default_factory=dict)
     """The lists that the service had of those that the commit names."""
+    cleared: Mapping[str, Any] = field(default_factory=dict)
+    """The lists that the service had of those that the commit clears."""
     fields: Mapping[str, Any] | None = None
     """Of the other fields that the commit names, what the service had; None in what an earlier
     release has kept."""
@@ -194,7 +213,8 @@ async def _look(run: ServiceRun) -> Before:
         task_definition=service.task_definition,
         cluster=run.client.cluster,
         lists={key: service.body.get(key) or [] for key in list_named(run.definitions)},
-        fields={key: service.body.get(key) for key in await _list_changed(run)},
+        cleared={key: service.body.get(key) or [] for key in list_cleared(run, run.definitions)},
+        fields={key: _read_field(service, key) for key in await _list_changed(run)},
         tags=service.tags,
     )
     if service.controller != EXTERNAL:
@@ -213,10 +233,16 @@ async def _look(run: ServiceRun) -> Before:
 async def _list_changed(run: ServiceRun) -> list[str]:
     """Returns which fields of the service, beside lists, the commit changes."""
     fitted, _ = await run.client.fit("UpdateService", run.definitions.service or {})
-    named = [key for key in fitted if key not in CLEARABLE and key.lower() not in NOT_UPDATED]
+    passed = {*NOT_UPDATED, NOT_KEPT}
+    named = [key for key in fitted if key not in CLEARABLE and key.lower() not in passed]
     if run.definitions.controller != EXTERNAL:
         return named
     return [key for key in named if key in EXTERNAL_UPDATES]
+
+
+def _read_field(service: Service, key: str) -> Any:
+    """Returns what a service has there, None where AWS does not tell of any."""
+    return (service.current_deployment if key in IN_DEPLOYMENTS else service.body).get(key)
 
 
 def _describe_task_set(task_set: TaskSet) -> dict[str, Any]:

@@ -6,19 +6,24 @@ from typing import Any, Final
 
 from pipecd_plugin_ecs.config import TargetGroup
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
-from pipecd_plugin_ecs.provider.ecs import EXTERNAL_UPDATES, NOT_UPDATED, TASK_SET_FIELDS
+from pipecd_plugin_ecs.provider.ecs import (
+    EXTERNAL_UPDATES,
+    NOT_UPDATED,
+    TASK_SET_FIELDS,
+    EcsClient,
+)
 from pipecd_plugin_ecs.provider.model import APPLICATION, PRIMARY, Service, TaskSet, write_tags
 from pipecd_plugin_ecs.stages.run import (
     Before,
     ServiceRun,
     find_primary_group,
-    is_same_cluster,
-    list_named,
+    list_cleared,
     recall_before,
 )
 from pipecd_plugin_ecs.stages.waiting import wait_service, wait_task_set
 from pipecd_sdk import StageFailedError
 
+CANARY_VARIANT: Final = "canary"
 PRIMARY_VARIANT: Final = "primary"
 ROLLBACK_VARIANT: Final = "rollback"
 
@@ -102,15 +107,7 @@ async def _make_changes(
 
 async def _find_cleared(run: ServiceRun, definitions: Definitions) -> dict[str, Any]:
     """Returns the lists that only the replaced commit names: empty, or as they were before it."""
-    replaced = run.replaced
-    if replaced is None or replaced.service_name != definitions.service_name:
-        return {}
-    if not is_same_cluster(replaced.cluster, definitions.cluster):
-        return {}
-    named = list_named(definitions)
-    gone = [key for key in list_named(replaced) if key not in named]
-    if definitions.controller == EXTERNAL:
-        gone = [key for key in gone if key in EXTERNAL_UPDATES]
+    gone = list_cleared(run, definitions)
     before = await recall_before(run) if gone else None
     cleared = {key: before.lists.get(key, []) if before is not None else [] for key in gone}
     for key, value in cleared.items():
@@ -170,7 +167,7 @@ async def create_task_set(
     fitted, _ = await run.client.fit("CreateTaskSet", definitions.service or {})
     fields = {key: value for key, value in fitted.items() if key in TASK_SET_FIELDS}
     if group is not None:
-        fields["loadBalancers"] = [describe_group(group)]
+        fields["loadBalancers"] = [describe_group(run, group)]
     elif definitions.options.input.access_type != "ELB":
         fields.pop("loadBalancers", None)
     return await make_task_set(
@@ -214,8 +211,14 @@ async def make_task_set(
     return task_set
 
 
-def describe_group(group: TargetGroup) -> dict[str, Any]:
+def describe_group(run: ServiceRun, group: TargetGroup) -> dict[str, Any]:
     """Returns a target group as a task set and a service have it."""
+    if group.load_balancer_name:
+        run.log.info(
+            "loadBalancerName %s of a target group has no effect; a Classic Load Balancer is named"
+            " under loadBalancers of the service definition",
+            group.load_balancer_name,
+        )
     if not group.container_name or not group.container_port:
         raise StageFailedError(
             f"the target group {group.target_group_arn} needs containerName and containerPort",
@@ -240,6 +243,22 @@ async def delete_task_sets(
             continue
         await run.client.delete_task_set(service, each.arn)
         run.log.info("deleted the task set %s: %s", each.id, reason)
+
+
+async def delete_variants(
+    run: ServiceRun,
+    client: EcsClient,
+    service: str,
+    *variants: str,
+    but: Collection[str],
+) -> None:
+    """Deletes the task sets that this deployment has made, but those with these external ids."""
+    for variant in variants:
+        name = run.name_task_set(variant)
+        found = await client.find_task_set(service, name)
+        if found is not None and name not in but:
+            await client.delete_task_set(service, found.arn)
+            run.log.info("deleted the task set %s of %s", found.id, service)
 
 
 async def find_original(run: ServiceRun, before: Before) -> TaskSet | None:

@@ -21,6 +21,9 @@ _URL_RESETS: Final[Mapping[str, Any]] = MappingProxyType({"Cors": {}, "InvokeMod
 async def route(run: FunctionRun, version: str, percent: float) -> None:
     """Gives a version its share of the traffic; the alias is made when there is none."""
     traffic = await run.api.get_alias(run.alias)
+    if traffic is None and not percent:
+        run.log.info("there is no alias %s, and version %s gets no traffic", run.alias, version)
+        return
     if traffic is None:
         if percent < 100:
             run.log.info(

@@ -23,6 +23,11 @@ async def build_version(run: FunctionRun) -> str:
         notes = await _note_before(run, live)
     else:
         version = notes.version or await _find_published(run, notes, live)
+    if not version and run.unreadable:
+        run.log.info(
+            "the manifest of the commit that ran cannot be read, so what only it names stays: %s",
+            run.unreadable,
+        )
     if not version:
         code_hash = await bring_function(run, run.manifest, previous=run.running, live=live)
         version = await _publish(run, code_hash)

@@ -55,7 +55,7 @@ async def bring_function(
     configuration = await wait_function(run)
     if live is not None:
         await update_tags(run, manifest, previous, live)
-    await _set_reserved(run, manifest, previous)
+    await set_reserved(run, manifest, previous)
     return str(configuration.get("CodeSha256", ""))
 
 
@@ -146,13 +146,17 @@ async def update_tags(
         await run.api.set_tags(live.arn, changed)
 
 
-async def _set_reserved(
+async def set_reserved(
     run: FunctionRun,
-    manifest: FunctionManifest,
+    manifest: FunctionManifest | None,
     previous: FunctionManifest | None,
     before: OptionNotes | None = None,
 ) -> None:
-    reserved = manifest.reserved
+    """Brings the reserved concurrency to a manifest, None if none has it.
+
+    What only `previous` has is taken back: to what was there `before` it, or to nothing.
+    """
+    reserved = manifest.reserved if manifest is not None else None
     if reserved is None and before is not None:
         reserved = before.reserved
     if reserved is not None:
@@ -188,7 +192,7 @@ async def restore_function(
             await _restore_from_git(run, manifest, parameters, live, ran)
     await wait_function(run)
     await update_tags(run, manifest, run.manifest, live)
-    await _set_reserved(run, manifest, run.manifest, options)
+    await set_reserved(run, manifest, run.manifest, options)
 
 
 async def _list_exact_code(

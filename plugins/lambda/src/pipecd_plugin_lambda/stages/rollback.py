@@ -6,10 +6,11 @@ the function itself, so that it is what the earlier commit says.
 """
 
 from dataclasses import replace
+from typing import NoReturn
 
 from pipecd_plugin_lambda.manifest import FunctionManifest
 from pipecd_plugin_lambda.stages.alias import set_alias_options, set_traffic
-from pipecd_plugin_lambda.stages.function import restore_function
+from pipecd_plugin_lambda.stages.function import restore_function, set_reserved
 from pipecd_plugin_lambda.stages.ledger import FunctionNotes
 from pipecd_plugin_lambda.stages.run import FunctionRun
 from pipecd_plugin_lambda.traffic import Traffic
@@ -28,19 +29,21 @@ async def roll_back(run: FunctionRun) -> None:
         if run.has_other_alias:
             ran = await _restore_earlier_alias(run, notes)
         await _restore_traffic(run, notes)
+        if run.unreadable:
+            await _restore_unread(run, notes)
     running = run.running
-    if running is None:
+    if running is None and not run.unreadable:
         raise StageFailedError(
             "there is no earlier deployment to go back to",
             hint="the function keeps code and configuration; deploy a commit that works",
         )
-    if running.name != run.manifest.name:
+    if running is not None and running.name != run.manifest.name:
         run.log.info(
             "the earlier commit has the function %s, which nothing has touched; %s stays",
             running.name,
             run.manifest.name,
         )
-    elif live is None:
+    elif live is None or running is None:
         raise StageFailedError(
             f"the function {run.manifest.name} is gone", hint="deploy the earlier commit to make it"
         )
@@ -49,6 +52,26 @@ async def roll_back(run: FunctionRun) -> None:
         await _restore_options(run, running, notes)
     await run.ledger.note_undone(notes)
     run.log.success("back to where it was before the deployment")
+
+
+async def _restore_unread(run: FunctionRun, notes: FunctionNotes) -> NoReturn:
+    """Gives back what was noted beside the traffic. Raises StageFailedError: it is not all."""
+    name = run.manifest.name
+    why = f"the manifest of the commit that ran cannot be read: {run.unreadable}"
+    if not notes.existed:
+        raise StageFailedError(
+            f"the function {name} was not there before the deployment, and stays; {why}",
+            hint="the deployment has changed no other function",
+        )
+    await set_reserved(run, None, run.manifest, notes.options)
+    if notes.traffic is not None:
+        await set_alias_options(run, None, run.manifest, notes.options)
+    await run.ledger.note_undone(notes)
+    raise StageFailedError(
+        f"the alias {run.alias} is as before the deployment, but $LATEST of {name} keeps code,"
+        f" configuration and tags of the failed commit: {why}",
+        hint="deploy a commit that can be read",
+    )
 
 
 async def _restore_earlier_alias(run: FunctionRun, notes: FunctionNotes) -> Traffic | None:
@@ -68,7 +91,7 @@ async def _restore_traffic(run: FunctionRun, notes: FunctionNotes) -> None:
     traffic = await run.api.get_alias(run.alias)
     if notes.traffic is not None:
         await set_traffic(run, notes.traffic, before=traffic)
-    elif traffic is not None and notes.existed and run.running is not None:
+    elif traffic is not None and notes.existed and (run.running is not None or run.unreadable):
         await _remove_alias(run, notes, traffic)
 
 

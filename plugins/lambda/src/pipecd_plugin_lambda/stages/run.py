@@ -23,7 +23,9 @@ class FunctionRun:
     manifest: FunctionManifest
     """Of the commit that is deployed."""
     running: FunctionManifest | None
-    """Of the commit that ran before; None on a first deployment."""
+    """Of the commit that ran before; None on a first deployment, and where it is `unreadable`."""
+    unreadable: str = ""
+    """Why the manifest of the commit that ran before cannot be read."""
 
     @property
     def alias(self) -> str:

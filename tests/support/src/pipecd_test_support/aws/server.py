@@ -11,7 +11,8 @@ In front of moto stands what moto has not (its known gaps), and what a test want
 * moto deletes a task set at once; AWS drains it first. A test that needs it says so (`drain`).
 * moto answers CreateTaskSet and RunTask with 500, and keeps the task set, when a container has no
   `memory`, or the launch type is EC2 and no instance is there: tests have memory and FARGATE.
-* moto keeps only some fields of a service: what was sent is checked instead (`calls`).
+* moto keeps only some fields of a service: what was sent is checked instead (`calls`). Those that
+  AWS tells of a service's deployments are kept here.
 
 What moto's Lambda has not is in `lambda_plane`. The faults are set with POST /lab, see `AwsLab`.
 """
@@ -35,6 +36,7 @@ from pipecd_test_support.aws.lambda_plane import LambdaPlane, place_locations, r
 
 Environ = dict[str, Any]
 MOST_BODY = 10 * 1024 * 1024
+DEPLOYED = ("serviceConnectConfiguration", "volumeConfigurations", "vpcLatticeConfigurations")
 
 
 class LabApp:
@@ -47,6 +49,7 @@ class LabApp:
         self._calls: list[dict[str, Any]] = []
         self._tokens: dict[str, tuple[int, bytes]] = {}
         self._drained: dict[str, dict[str, Any]] = {}
+        self._deployed: dict[str, dict[str, Any]] = {}
         self._drains = False
         self._lambda = LambdaPlane()
         self._told_service = b""
@@ -131,6 +134,10 @@ class LabApp:
         status, headers, answer = self._ask_moto(environ, body)
         if token and status == 200:
             self._tokens[key] = (status, answer)
+        if status == 200 and action in {"CreateService", "UpdateService"}:
+            made = json.loads(answer)["service"]["serviceArn"]
+            given = {key: parameters[key] for key in DEPLOYED if key in parameters}
+            self._deployed[made] = self._deployed.get(made, {}) | given
         if status == 200 and action in {"DescribeServices", "DescribeTaskSets"}:
             told = json.loads(answer)
             self._run_tasks(environ, told)
@@ -195,6 +202,7 @@ class LabApp:
                 "taskDefinition": service.get("taskDefinition"),
                 "failedTasks": 3 if is_broken else 0,
                 "rolloutState": "IN_PROGRESS" if is_broken else "COMPLETED",
+                **self._deployed.get(service["serviceArn"], {}),
             }
 
     def _fill_task_set(
