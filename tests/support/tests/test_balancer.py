@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_test_support.balancer import BalancedConnection, Balancer
+from pipecd_test_support.balancer import (
+    BalancedConnection,
+    Balancer,
+    ProxyVersion,
+    make_proxy_header,
+)
 from pipecd_test_support.waiting import wait_answer, wait_soon
 
 
@@ -167,6 +172,21 @@ async def test_a_connection_is_known_by_what_its_client_has_said(opened: AsyncEx
 
 async def as_answer(value: bytes) -> bytes:
     return value
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_it_names_its_client_to_the_backend_when_asked_to(
+    opened: AsyncExitStack, version: ProxyVersion
+) -> None:
+    backend = await opened.enter_async_context(NamedBackend("one").serving())
+    made = Balancer([backend.address], send_proxy=version)
+    balancer = await opened.enter_async_context(made.listening())
+    client = await connect(opened, balancer)
+    ends = [client.writer.get_extra_info(name) for name in ("sockname", "peername")]
+    header = make_proxy_header(version, *ends)
+    client.writer.write(b"hello\n")
+
+    await wait_answer(lambda: as_answer(backend.heard), lambda heard: heard == header + b"hello\n")
 
 
 async def test_silence_holds_back_what_is_said_and_loses_it(opened: AsyncExitStack) -> None:

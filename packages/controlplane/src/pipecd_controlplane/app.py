@@ -281,6 +281,7 @@ def _serve_public(
         grace_seconds=settings.grace_seconds,
         limits=settings.limits,
         trusted_proxies=settings.trusted_proxies,
+        proxy_protocol=settings.proxy_protocol,
         public_url=settings.public_url,
         own_folder=settings.data_dir / "run",
     )

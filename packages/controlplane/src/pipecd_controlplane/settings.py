@@ -61,7 +61,9 @@ class ServerSettings:
     limits: FrontLimitsConfig = DEFAULT_LIMITS
     """Limits for callers: connections, sizes and times."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks whose `X-Forwarded-For` is believed."""
+    """Networks of proxies that are believed when they name a caller's address."""
+    proxy_protocol: bool = False
+    """Whether they do it by the PROXY protocol, not in `X-Forwarded-For`."""
     folded: FoldRepeats | None = None
     """The log filter that holds back equal lines; the server flushes its counts."""
     releases_url: str = releases.URL

@@ -139,6 +139,31 @@ async def test_trusted_proxies_have_no_limit_per_address() -> None:
     assert room.gone == []
 
 
+async def test_a_connection_counts_where_its_balancer_says_and_nowhere_else() -> None:
+    room = Room(proxies=("10.0.0.1",), max_strangers_per_address=2, max_connections_per_address=2)
+    entered = room.fill("a", "b", "c", "d")
+
+    for connection, address in zip(entered, ["10.9.9.9", "10.9.9.9", "::1", None], strict=True):
+        assert connection.readdress(address)
+    assert [each.peer for each in entered] == ["10.9.9.9", "10.9.9.9", "::1", "10.0.0.1"]
+    room.fill("e", address="10.9.9.9")
+    assert room.gone == ["a"]
+
+    for connection in entered:
+        connection.leave()
+    assert len(room.connections) == room.connections.strangers == 1
+
+
+async def test_a_balancers_client_has_no_room_where_all_are_known() -> None:
+    room = Room(proxies=("10.0.0.1",), max_strangers_per_address=1, max_connections_per_address=1)
+    first, second = room.fill("a", "b")
+    assert first.readdress("10.9.9.9")
+    first.identify()
+
+    assert not second.readdress("10.9.9.9")
+    assert not room.gone
+
+
 async def test_bytes_of_strangers_are_counted_until_they_are_known_or_gone() -> None:
     room = Room(max_stranger_bytes=64 * 1024)
     a, b, c = room.fill("a", "b", "c")

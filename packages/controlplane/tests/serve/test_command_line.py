@@ -17,6 +17,7 @@ from pipecd_controlplane.store.open import open_database
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.balancer import make_proxy_header
 from pipecd_test_support.chosen_store import add_store_flags, choose_database
 from pipecd_test_support.controlplane_process import RunServer
 from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
@@ -234,5 +235,21 @@ async def test_limits_of_the_file_count(server: RunServer, tmp_path: Path) -> No
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 414 ")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_the_proxy_protocol_of_the_file_counts(server: RunServer, tmp_path: Path) -> None:
+    document = tmp_path / "control-plane.yaml"
+    document.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\n"
+        "spec: {trustedProxies: [127.0.0.9], proxyProtocol: true}\n"
+    )
+    header = make_proxy_header(2, ("203.0.113.7", 40_000), ("203.0.113.1", 443))
+    async with server(tmp_path / "data", f"--config-file={document}") as running:
+        host, _, port = running.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.9", 0))
+        writer.write(header + b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
         writer.close()
         await writer.wait_closed()

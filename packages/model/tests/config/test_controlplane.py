@@ -209,6 +209,17 @@ def test_limits_have_safe_defaults_and_can_be_set() -> None:
     assert config.trusted_proxies == ("10.0.0.0/8", "2001:db8::1")
 
 
+def test_the_proxy_protocol_is_that_of_trusted_proxies() -> None:
+    by_it = load("trustedProxies: [10.0.0.7]\nproxyProtocol: true\n")
+    of_nobody = load("proxyProtocol: true\n")
+
+    assert by_it.config.proxy_protocol
+    assert not by_it.warnings
+    assert not load("trustedProxies: [10.0.0.7]\n").config.proxy_protocol
+    [warning] = of_nobody.warnings
+    assert str(warning).endswith("spec.proxyProtocol: has no effect without trustedProxies")
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [

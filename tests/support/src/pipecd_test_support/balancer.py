@@ -6,12 +6,16 @@ it is a wire that a test can break, e.g. between a control plane and its databas
 """
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Final, Literal
 
 CHUNK_BYTES: Final = 64 * 1024
 CONNECT_SECONDS: Final = 10.0
+
+Address = tuple[str, int]
+ProxyVersion = Literal[1, 2]
 
 
 class BalancedConnection:
@@ -35,10 +39,19 @@ class BalancedConnection:
 class Balancer:
     """Passes on everything, as long as it may."""
 
-    def __init__(self, backends: Iterable[str] = (), *, words: Iterable[bytes] = ()) -> None:
+    def __init__(
+        self,
+        backends: Iterable[str] = (),
+        *,
+        words: Iterable[bytes] = (),
+        send_proxy: ProxyVersion | None = None,
+        source: str | None = None,
+    ) -> None:
         """`backends`: `host:port`, or the path of a socket; more can be added later.
 
         `words`: what is looked for in all that clients send, see `BalancedConnection.said`.
+        `send_proxy`: the version of the PROXY protocol by which it names clients to the backends.
+        `source`: the address that it connects to backends from.
         """
         self.backends = list(backends)
         self.address = ""
@@ -46,6 +59,8 @@ class Balancer:
         self.connections: list[BalancedConnection] = []
         """Those that have a backend, the oldest first."""
         self._words = tuple(words)
+        self._send_proxy = send_proxy
+        self._source = source
         self._turn = 0
         self._through = asyncio.Event()
         self._through.set()
@@ -116,6 +131,9 @@ class Balancer:
                 found[2].transport.abort()
             return
         backend, answers, upstream = found
+        if self._send_proxy is not None:
+            ends = [writer.get_extra_info(name)[:2] for name in ("peername", "sockname")]
+            upstream.write(make_proxy_header(self._send_proxy, *ends))
         connection = BalancedConnection(backend, (writer, upstream))
         self.connections.append(connection)
         try:
@@ -138,7 +156,7 @@ class Balancer:
             self._turn += 1
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return (backend, *await _open_connection(backend))
+                    return (backend, *await _open_connection(backend, self._source))
             except OSError:
                 continue
         return None
@@ -164,8 +182,25 @@ class Balancer:
         raise ConnectionResetError
 
 
-async def _open_connection(backend: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def make_proxy_header(version: ProxyVersion, client: Address, server: Address) -> bytes:
+    """Returns the header of the PROXY protocol for a client's connection by TCP."""
+    hosts = [ipaddress.ip_address(host) for host, _ in (client, server)]
+    ports = [port for _, port in (client, server)]
+    family = hosts[0].version
+    if version == 1:
+        words = ["PROXY", f"TCP{family}", *map(str, hosts), *map(str, ports)]
+        return f"{' '.join(words)}\r\n".encode()
+    addresses = b"".join(each.packed for each in hosts)
+    addresses += b"".join(port.to_bytes(2, "big") for port in ports)
+    kind = bytes([0x21, 0x11 if family == 4 else 0x21])
+    return b"\r\n\r\n\0\r\nQUIT\n" + kind + len(addresses).to_bytes(2, "big") + addresses
+
+
+async def _open_connection(
+    backend: str, source: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if backend.startswith("/"):
         return await asyncio.open_unix_connection(backend)
     host, _, port = backend.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
+    local = None if source is None else (source, 0)
+    return await asyncio.open_connection(host, int(port), local_addr=local)

@@ -159,6 +159,7 @@ READERS: dict[str, dict[str, str]] = {
         "retention": "pipecd_controlplane.serve.config",
         "limits": "pipecd_controlplane.serve.config",
         "trusted_proxies": "pipecd_controlplane.serve.config",
+        "proxy_protocol": "pipecd_controlplane.serve.config",
         "projects": "pipecd_controlplane.serve.config",
         "shared_sso_configs": "pipecd_controlplane.serve.config",
     },

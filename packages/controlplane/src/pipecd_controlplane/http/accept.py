@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accepts new connections: as many as there is room for, a few at a time, with TLS handshake.
 
+A balancer that speaks the PROXY protocol names the client before that.
+
 asyncio's own server accepts all that wait, and logs a traceback for each one that it has no
 descriptor for. Here a connection is refused or admitted before anything is spent on it.
 """
@@ -15,8 +17,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from pipecd_controlplane.http.addresses import TrustedProxies
 from pipecd_controlplane.http.connections import ClientConnection, Connections
 from pipecd_controlplane.http.listen import BACKLOG
+from pipecd_controlplane.http.proxy_protocol import ProxyHeaderError, read_proxy_header
 from pipecd_runtime.logs import logger
 
 log = logger(__name__)
@@ -45,7 +49,10 @@ class Acceptor:
         highest_descriptor: int,
         tls: ssl.SSLContext | None = None,
         handshake_seconds: float = 10.0,
+        balancers: TrustedProxies | None = None,
+        header_seconds: float = 10.0,
     ) -> None:
+        """`balancers` must send a header of the PROXY protocol, within `header_seconds`."""
         self._listeners = listeners
         self._connections = connections
         self._make_protocol = make_protocol
@@ -53,6 +60,8 @@ class Acceptor:
         self._highest_descriptor = highest_descriptor
         self._tls = tls
         self._handshake_seconds = handshake_seconds
+        self._balancers = balancers or TrustedProxies()
+        self._header_seconds = header_seconds
         self._loop = asyncio.get_running_loop()
         self._is_open = False
         self._opening: set[socket.socket] = set()
@@ -107,6 +116,10 @@ class Acceptor:
 
     async def _open(self, client: socket.socket, connection: ClientConnection) -> None:
         try:
+            if self._balancers.is_trusted(connection.peer) and not await self._find_client(
+                client, connection
+            ):
+                return
             await self._loop.connect_accepted_socket(
                 lambda: self._make_protocol(connection),
                 client,
@@ -120,6 +133,26 @@ class Acceptor:
             self._opening.discard(client)
             if connection.transport is None:
                 connection.leave()
+
+    async def _find_client(self, client: socket.socket, connection: ClientConnection) -> bool:
+        """Reads whose connection it is; closes it and returns False when it cannot be served."""
+        has_room, reason = False, ""
+        deadline = connection.accepted_at + self._header_seconds
+        connection.expect(deadline, partial(connection.abort, "no PROXY header in time"))
+        try:
+            has_room = connection.readdress(await read_proxy_header(client))
+            reason = "" if has_room else "no room"
+        except ProxyHeaderError as error:
+            reason = f"no PROXY header: {error}"
+        except OSError:
+            pass  # it has gone: a check of a balancer's, or it was ended here
+        finally:
+            if not has_room:
+                client.close()
+        if reason and not connection.is_leaving:
+            log.warning("front.refused", reason=reason, peer=connection.peer)
+        connection.relax()
+        return has_room
 
 
 def _hang_up(client: socket.socket) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address of a caller: that of the connection, or the one that a trusted proxy names."""
+"""The address of a caller: that of the connection, or the one that a trusted proxy names.
+
+It names the address in `X-Forwarded-For`, or by the PROXY protocol (`proxy_protocol`).
+"""
 
 import ipaddress
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ MOST_HOPS = 16
 
 
 class TrustedProxies:
-    """Networks whose `X-Forwarded-For` is believed."""
+    """Networks of proxies that are believed when they name a caller's address."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks: tuple[Network, ...] = tuple(map(ipaddress.ip_network, networks))

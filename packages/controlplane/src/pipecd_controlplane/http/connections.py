@@ -25,7 +25,8 @@ GRPC_DESCRIPTORS: Final = 3
 
 
 PROXIES: Final = "trusted proxies"
-"""The key that their connections are counted under; it has no limit per address."""
+"""The key that their connections are counted under; it has no limit per address. With the PROXY
+protocol, until the header names a client."""
 
 
 class ClientConnection:
@@ -44,6 +45,7 @@ class ClientConnection:
         "held_bytes",
         "is_known",
         "is_leaving",
+        "is_proxied",
         "key",
         "peer",
         "transport",
@@ -60,6 +62,8 @@ class ClientConnection:
         self.held_bytes = 0
         self.is_known = False
         self.is_leaving = False
+        self.is_proxied = False
+        """Whether it came with a header of the PROXY protocol."""
         self.accepted_at = asyncio.get_running_loop().time()
         self._abort = abort
         self._deadline = math.inf
@@ -67,6 +71,14 @@ class ClientConnection:
         self._stalled_since: float | None = None
         self._left_to_write = 0
         self._closing_since: float | None = None
+
+    def readdress(self, named: str | None) -> bool:
+        """Counts it under the address that its balancer named; returns whether there is room.
+
+        None names nobody: it is the balancer's own, within the limits of any other address.
+        """
+        self.is_proxied = True
+        return self._connections.readdress(self, named or self.peer)
 
     def attach(self, transport: asyncio.Transport) -> None:
         """Sets the transport of a connection that is open now: `abort` ends that from now on."""
@@ -177,11 +189,19 @@ class Connections:
         connection = ClientConnection(self, peer, key, abort)
         self._all[connection] = None
         self._strangers[connection] = None
-        self._of_key[key] += 1
-        self._strangers_of_key.setdefault(key, {})[connection] = None
+        self._count(connection)
         self._used += HTTP_DESCRIPTORS
         self._used_by_strangers += HTTP_DESCRIPTORS
         return connection
+
+    def readdress(self, connection: ClientConnection, peer: str) -> bool:
+        key = limit_key(peer)
+        if connection.is_leaving or connection not in self._all or not self._make_room_at(key):
+            return False
+        self._uncount(connection)
+        connection.peer, connection.key = peer, key
+        self._count(connection)
+        return True
 
     def identify(self, connection: ClientConnection) -> None:
         connection.is_known = True
@@ -210,9 +230,7 @@ class Connections:
         if self._all.pop(connection, 0) == 0:
             return
         self._used -= connection.descriptors
-        self._of_key[connection.key] -= 1
-        if not self._of_key[connection.key]:
-            del self._of_key[connection.key]
+        self._uncount(connection)
         if not connection.is_known:
             self._forget_stranger(connection)
 
@@ -227,16 +245,31 @@ class Connections:
         for connection in list(self._all):
             connection.abort("the server stops")
 
-    def _forget_stranger(self, connection: ClientConnection) -> None:
-        self._held_bytes -= connection.held_bytes
-        connection.held_bytes = 0
-        self._used_by_strangers -= connection.descriptors
-        self._strangers.pop(connection, None)
+    def _count(self, connection: ClientConnection) -> None:
+        """Counts a stranger under its key."""
+        self._of_key[connection.key] += 1
+        self._strangers_of_key.setdefault(connection.key, {})[connection] = None
+
+    def _uncount(self, connection: ClientConnection) -> None:
+        """Removes a connection from the counts of its key."""
+        self._of_key[connection.key] -= 1
+        if not self._of_key[connection.key]:
+            del self._of_key[connection.key]
+        self._uncount_stranger(connection)
+
+    def _uncount_stranger(self, connection: ClientConnection) -> None:
         neighbours = self._strangers_of_key.get(connection.key)
         if neighbours is not None:
             neighbours.pop(connection, None)
             if not neighbours:
                 del self._strangers_of_key[connection.key]
+
+    def _forget_stranger(self, connection: ClientConnection) -> None:
+        self._held_bytes -= connection.held_bytes
+        connection.held_bytes = 0
+        self._used_by_strangers -= connection.descriptors
+        self._strangers.pop(connection, None)
+        self._uncount_stranger(connection)
 
     def _make_room_at(self, key: str) -> bool:
         """Makes room for one more connection of an address; returns whether there is room."""

@@ -197,7 +197,8 @@ class _Client(_Side):
         self.name = ""
         self.transport = transport
         self.answers: ServerFrames | None = None
-        self._ip = str((transport.get_extra_info("peername") or ("",))[0])
+        connected = (transport.get_extra_info("peername") or ("",))[0]
+        self._ip = str(connected) if connection is None else connection.peer
         self._server: _Server | None = None
         self._waiting = early
         self._is_server_full = False

@@ -75,6 +75,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self._connection.is_proxied:
+            self.client = (self._connection.peer, 0)
         self._expect_head(self._connection.accepted_at)
 
     def connection_lost(self, exc: Exception | None) -> None:

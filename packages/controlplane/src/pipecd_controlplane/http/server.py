@@ -96,6 +96,7 @@ async def serve_public(
     grace_seconds: float = GRACE_SECONDS,
     limits: FrontLimitsConfig = DEFAULT_LIMITS,
     trusted_proxies: Iterable[str] = (),
+    proxy_protocol: bool = False,
     public_url: str = "",
     own_folder: Path | None = None,
 ) -> AsyncIterator[str]:
@@ -109,9 +110,13 @@ async def serve_public(
     handlers keep streams open should end them first, or each stop takes that long. `own_folder`
     belongs to this process alone and holds the private socket: what a killed predecessor left there
     is removed. Without it a temporary folder is used. `public_url` is where browsers reach it.
+    With `proxy_protocol` the trusted proxies name clients by it, not by `X-Forwarded-For`.
     """
     context = tls.context() if tls is not None else None
     proxies = TrustedProxies(trusted_proxies)
+    nobody = TrustedProxies()
+    # What comes by the PROXY protocol is as its client wrote it, `X-Forwarded-For` included.
+    balancers, forwarders = (proxies, nobody) if proxy_protocol else (nobody, proxies)
     async with AsyncExitStack() as opened:
         listeners = await opened.enter_async_context(listening(host, port))
         address = address_of(listeners[0])
@@ -119,7 +124,7 @@ async def serve_public(
         tasks = await opened.enter_async_context(UnwrappedTaskGroup())
         highest = highest_descriptor(limits.descriptor_reserve)
         connections = Connections(limits, room_for_connections(limits, highest), proxies)
-        proxy = GrpcProxy(f"{folder}/grpc.sock", tasks, limits, proxies)
+        proxy = GrpcProxy(f"{folder}/grpc.sock", tasks, limits, forwarders)
         grpc = Server(endpoints, limits=_call_limits(limits), relayed=proxy.clients)
         grpc.listen(f"unix:{folder}/grpc.sock")
         http = make_http_server(
@@ -129,11 +134,13 @@ async def serve_public(
         acceptor = Acceptor(
             listeners,
             connections,
-            _make_detect(proxy, http, limits, proxies),
+            _make_detect(proxy, http, limits, forwarders),
             tasks,
             highest_descriptor=highest,
             tls=context,
             handshake_seconds=limits.tls_handshake_timeout.total_seconds(),
+            balancers=balancers,
+            header_seconds=limits.header_timeout.total_seconds(),
         )
         stop = partial(_stop_all, http, grpc, proxy, grace_seconds)
         await grpc.start()

@@ -16,8 +16,10 @@ from starlette.routing import Route
 from pipecd_controlplane.auth.sign_in_links import LINK_PATH, SESSION_HOURS, SignInLinks
 from pipecd_controlplane.http import plain_pages
 from pipecd_controlplane.http.addresses import parse_address
+from pipecd_controlplane.http.connections import ClientConnection
 from pipecd_controlplane.http.cookies import CookieWriter
 from pipecd_controlplane.http.forms import form
+from pipecd_controlplane.http.http1 import CONNECTION
 from pipecd_controlplane.http.senders import Sender, sender_of
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.stores import Stores
@@ -124,7 +126,9 @@ def check_is_here(request: Request) -> None:
     peer = parse_address(request.client.host) if request.client else None
     if peer is None or not peer.is_loopback:
         raise DeniedError("a sign-in link works only on the machine of the server", hint=hint)
-    if any(name in request.headers for name in PROXY_HEADERS):
+    connection: ClientConnection | None = request.scope.get(CONNECTION)
+    is_proxied = connection is not None and connection.is_proxied
+    if is_proxied or any(name in request.headers for name in PROXY_HEADERS):
         raise DeniedError("a sign-in link does not work through a proxy", hint=hint)
     if not all(_is_loopback_name(host) for host in request.headers.getlist("host") or [""]):
         raise DeniedError("a sign-in link works only under a loopback address", hint=hint)

@@ -48,6 +48,7 @@ class FromFile:
     retention: Retention = FOR_A_YEAR
     limits: FrontLimitsConfig = field(default_factory=FrontLimitsConfig)
     trusted_proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
 
 
 def read(path: Path | None) -> FromFile:
@@ -73,6 +74,7 @@ def read(path: Path | None) -> FromFile:
         retention=_retention(config.retention),
         limits=config.limits,
         trusted_proxies=config.trusted_proxies,
+        proxy_protocol=config.proxy_protocol,
     )
 
 

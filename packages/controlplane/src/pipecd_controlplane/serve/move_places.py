@@ -101,6 +101,7 @@ def _warn_of_differences(told: FromFile, wanted: FromFile) -> None:
         "retention": (told.retention, wanted.retention),
         "limits": (told.limits, wanted.limits),
         "trustedProxies": (told.trusted_proxies, wanted.trusted_proxies),
+        "proxyProtocol": (told.proxy_protocol, wanted.proxy_protocol),
     }
     if other := [f"spec.{name}" for name, (old, new) in names.items() if old != new]:
         click.echo(f"warning: --to-config says otherwise of {', '.join(other)}, too", err=True)

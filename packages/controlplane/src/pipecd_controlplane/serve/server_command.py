@@ -80,6 +80,7 @@ def _make_settings(given: ServerFlags, told: "FromFile", folder: Path) -> "Serve
         retention=told.retention,
         limits=told.limits,
         trusted_proxies=told.trusted_proxies,
+        proxy_protocol=told.proxy_protocol,
         folded=fold_lines_of_callers(told.limits),
         grace_seconds=given.grace_period.total_seconds(),
         drain_seconds=given.drain_period.total_seconds(),

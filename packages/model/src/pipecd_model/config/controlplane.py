@@ -388,6 +388,9 @@ class ControlPlaneConfig(ConfigModel):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies, e.g. `10.0.0.0/8`: only from these `X-Forwarded-For` is
     believed. Without any, the address of whoever connects is the caller's."""
+    proxy_protocol: bool = False
+    """The trusted proxies pass TCP on and name the caller by the PROXY protocol, version 1 or 2.
+    Their connections are refused without its header, and `X-Forwarded-For` is not believed."""
     projects: tuple[ProjectConfig, ...] = ()
     shared_sso_configs: tuple[SharedSsoConfig, ...] = msgspec.field(
         name="sharedSSOConfigs", default=()
@@ -396,6 +399,8 @@ class ControlPlaneConfig(ConfigModel):
     def check(self, report: Report) -> None:
         for index, network in enumerate(self.trusted_proxies):
             _check_network(report, index, network)
+        if self.proxy_protocol and not self.trusted_proxies:
+            report.warn("proxyProtocol", message="has no effect without trustedProxies")
         rules.unique(report, "projects", of="id", values=[each.id for each in self.projects])
         names = [each.name for each in self.shared_sso_configs]
         rules.unique(report, "sharedSSOConfigs", of="name", values=names)

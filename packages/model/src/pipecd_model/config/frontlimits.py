@@ -26,7 +26,8 @@ class FrontLimitsConfig(ConfigModel):
     max_connections: int = 10_000
     """Connections in all. Less when descriptors are short: one of HTTP takes 1, one of gRPC 3."""
     max_connections_per_address: int = 1_000
-    """Connections from one address (IPv6: from one /64). Trusted proxies have no such limit."""
+    """Connections from one address (IPv6: from one /64). Trusted proxies have no such limit; the
+    clients that they name by the PROXY protocol have it."""
     max_stranger_connections: int = 1_000
     """Connections of strangers in all, and never more than half of the descriptors. When they are
     used up, one has to go: of the address that has most of them the one that came first."""
@@ -39,7 +40,8 @@ class FrontLimitsConfig(ConfigModel):
     tls_handshake_timeout: Duration = Duration(seconds=10)
     """From the connection to the end of the TLS handshake."""
     header_timeout: Duration = Duration(seconds=10)
-    """From the connection, or the first byte of a later request, to the end of the headers."""
+    """From the connection, or the first byte of a later request, to the end of the headers. The
+    header of the PROXY protocol has as long."""
     body_timeout: Duration = Duration(minutes=2)
     """From the end of the headers to the end of the body."""
     body_idle_timeout: Duration = Duration(seconds=15)
