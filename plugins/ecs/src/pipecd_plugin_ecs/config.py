@@ -25,7 +25,7 @@ class TargetGroup(ApplicationConfig):
     container_port: int = 0
     """The port of that container."""
     load_balancer_name: str = ""
-    """A Classic Load Balancer instead; read for older files."""
+    """Read for older files; not used: a Classic Load Balancer has no target groups."""
 
 
 class TargetGroups(ApplicationConfig):
@@ -69,6 +69,8 @@ class AwsVpcConfiguration(ApplicationConfig):
 
 class EcsInput(ApplicationConfig):
     """What is deployed, and how it is reached."""
+
+    moved: ClassVar = {"autoRollback": "write spec.planner.autoRollback"}
 
     task_definition_file: str = "taskdef.json"
     """The task definition, with the names of AWS; a path from the application's folder."""
