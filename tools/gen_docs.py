@@ -124,10 +124,10 @@ def _page(kind: str, cls: type[ConfigModel]) -> str:
     )
 
 
-def _structs(cls: type[ConfigModel]) -> Iterator[tuple[type[ConfigModel], str]]:
+def _structs(cls: type[ConfigModel], top: str = "spec") -> Iterator[tuple[type[ConfigModel], str]]:
     """Every struct of a document once, with the path at which it is first met."""
     seen: set[type[ConfigModel]] = set()
-    waiting: list[tuple[type[ConfigModel], str]] = [(cls, "spec")]
+    waiting: list[tuple[type[ConfigModel], str]] = [(cls, top)]
     while waiting:
         struct, path = waiting.pop(0)
         if struct in seen:
@@ -253,9 +253,18 @@ is not installed; where it is, by what that plugin says of itself.
         text += f"\n## {plugin.name}\n"
         tables: dict[str, list[str]] = {}
         for name, schema in plugin.stages.items():
-            tables.setdefault(_table(struct_from_schema(schema)), []).append(name)
+            tables.setdefault(_options(struct_from_schema(schema)), []).append(name)
         for table, names in tables.items():
             text += f"\n### {', '.join(f'`{name}`' for name in names)}\n\n{table}"
+    return text
+
+
+def _options(cls: type[ConfigModel]) -> str:
+    """The options of a stage, then those that stand in their lists and sections."""
+    _, *inner = _structs(cls, "with")
+    text = _table(cls)
+    for struct, path in inner:
+        text += f"\n#### `{path}`\n\n{_table(struct)}"
     return text
 
 

@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
+from pipecd_model.config.values import Duration
 from pipecd_runtime.ports import pick_port
 from pipecd_test_support.folder_processes import end_all_in
 from pipecd_test_support.terraform_lab import use_terraform
@@ -19,20 +22,22 @@ BIN = Path(sys.executable).parent
 FILES = ROOT / "examples" / "01-files"
 TERRAFORM = ROOT / "examples" / "04-terraform"
 ANALYSIS = ROOT / "examples" / "05-analysis"
+LAMBDA = ROOT / "examples" / "08-lambda"
+KEY_FILE = re.compile(r"pipedKeyFile: \S+")
 LIMIT = 280
 
 
 @pytest.mark.parametrize(
     ("example", "count"),
-    [(FILES, 2), (TERRAFORM, 2), (ANALYSIS, 3)],
-    ids=["files", "terraform", "analysis"],
+    [(FILES, 2), (TERRAFORM, 2), (ANALYSIS, 3), (LAMBDA, 2)],
+    ids=["files", "terraform", "analysis", "lambda"],
 )
 def test_the_files_of_an_example_have_no_faults(example: Path, count: int, tmp_path: Path) -> None:
     key = tmp_path / "piped.key"
     key.write_text("secret")
     piped = tmp_path / "piped.yaml"
     text = (example / "piped.yaml").read_text()
-    piped.write_text(text.replace(f"{place_of(example)}/piped.key", str(key)))
+    piped.write_text(KEY_FILE.sub(f"pipedKeyFile: {key}", text))
     repository = tmp_path / "repository"
     shutil.copytree(example / "repository", repository)
     subprocess.run(["git", "init", "--quiet", repository], check=True, timeout=60)
@@ -47,6 +52,21 @@ def test_the_files_of_an_example_have_no_faults(example: Path, count: int, tmp_p
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{count} files, 0 errors, 0 warnings" in done.stdout + done.stderr
+
+
+def test_comparisons_of_the_examples_have_enough_values_to_decide() -> None:
+    """There is a value for each minute; with three of a side no difference can show."""
+    compared = []
+    for file in sorted(ROOT.glob("examples/**/app.pipecd.yaml")):
+        spec = yaml.safe_load(file.read_text())["spec"]
+        for stage in spec.get("pipeline", {}).get("stages", ()):
+            for metric in stage.get("with", {}).get("metrics", ()):
+                if metric.get("strategy", "THRESHOLD") != "THRESHOLD":
+                    compared.append(file.parent.name)
+                    assert Duration.from_config(metric["interval"]) >= timedelta(minutes=5), file
+                    assert metric["query"].endswith(" or vector(0)"), "no errors are a value, too"
+
+    assert compared == ["baseline"]
 
 
 def place_of(example: Path) -> str:

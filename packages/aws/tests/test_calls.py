@@ -27,7 +27,7 @@ def make_target(options: Mapping[str, str]) -> AwsTarget:
         credentials_file=options.get("credentialsFile", ""),
         endpoint_url=options["endpointUrl"],
         profile=options.get("profile", ""),
-        role_arn=options.get("roleArn", ""),
+        role_arn=options.get("roleARN", ""),
         token_file=options.get("tokenFile", ""),
     )
 
@@ -173,7 +173,7 @@ async def test_a_credentials_file_that_was_replaced_is_read_again(
 ) -> None:
     file = tmp_path / "credentials"
     write_credentials(file, "OLD")
-    account, now = open_aging_account(lab, file, roleArn=role)
+    account, now = open_aging_account(lab, file, roleARN=role)
     await account.call("ecs", "ListClusters")
     lab.forget()
     write_credentials(file, "NEW")
@@ -229,7 +229,7 @@ async def test_a_role_is_taken_on(lab: AwsLab, tmp_path: Path, by: str) -> None:
     token = tmp_path / "token"
     token.write_text("a.web.token")
     more = {"tokenFile": str(token)} if by == "token" else {}
-    account = open_account(lab, None, roleArn=ROLE, **more)
+    account = open_account(lab, None, roleARN=ROLE, **more)
 
     await account.call("ecs", "DescribeClusters")
 

@@ -417,3 +417,73 @@ def test_a_secret_that_a_stage_names_must_be_there(repository: Path) -> None:
 
     assert "10:16: spec.pipeline.stages[0].with.run: there is no secret 'passwrd'" in result.stdout
     assert "with.env.A: a stage cannot do more with a secret than name it" in result.stdout
+
+
+def lint_text(repository: Path, spec: str) -> str:
+    """Lints an application file with this spec; returns what it prints of the file."""
+    file = repository / "x.pipecd.yaml"
+    file.write_text(HEAD.format(kind="Application") + spec)
+    return lint(file).output.replace(f"{file}:", "")
+
+
+def test_options_of_terraform_may_stand_under_input(repository: Path) -> None:
+    """Upstream's `migrate` puts them there."""
+    told = lint_text(
+        repository,
+        "  name: x\n"
+        "  plugins:\n"
+        "    terraform:\n"
+        "      quickSync: {}\n"
+        "      input:\n"
+        "        workspace: dev\n"
+        "        vars: [a=b]\n"
+        "        commandFlags: {plan: [-parallelism=5]}\n",
+    )
+
+    assert "0 errors, 0 warnings" in told
+
+
+def test_what_stands_under_input_of_terraform_is_judged_too(repository: Path) -> None:
+    told = lint_text(
+        repository,
+        "  name: x\n  plugins: {terraform: {input: {workspaces: dev, createWorkspace: 'yes'}}}\n",
+    )
+
+    assert "plugins.terraform.input.workspaces: unknown key (did you mean 'workspace'?)" in told
+    assert "input.createWorkspace: expected true or false" in told
+
+
+@pytest.mark.parametrize("plugin", ["terraform", "cloudrun", "ecs", "lambda", "kubernetes"])
+def test_a_switch_of_rollbacks_that_nobody_reads_is_refused(repository: Path, plugin: str) -> None:
+    """An author's `false` would be rolled back all the same."""
+    told = lint_text(
+        repository, f"  name: x\n  plugins: {{{plugin}: {{input: {{autoRollback: false}}}}}}\n"
+    )
+
+    assert f"spec.plugins.{plugin}.input.autoRollback: unknown key" in told
+    assert "(write spec.planner.autoRollback)" in told
+
+
+STAGE = (
+    "  name: x\n"
+    "  pipeline:\n"
+    "    stages:\n"
+    "      - name: WAIT\n"
+    "        {own}\n"
+    "        with: {{duration: 5s, timeout: 5m, skipOn: {{paths: [docs/**]}}}}\n"
+)
+
+
+def test_what_migrated_files_keep_under_with_for_older_agents_is_fine(repository: Path) -> None:
+    """Upstream's `migrate` copies `timeout` and `skipOn` to the stage, and leaves both there."""
+    own = "timeout: 5m\n        skipOn: {paths: [docs/**]}"
+
+    assert "0 errors, 0 warnings" in lint_text(repository, STAGE.format(own=own))
+
+
+def test_a_timeout_that_stands_only_under_with_is_warned_of(repository: Path) -> None:
+    told = lint_text(repository, STAGE.format(own="timeout: 7m"))
+
+    assert "0 errors, 2 warnings" in told
+    assert "with.timeout: has no effect under with (write timeout on the stage itself)" in told
+    assert "with.skipOn: has no effect under with (write skipOn on the stage itself)" in told

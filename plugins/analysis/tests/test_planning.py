@@ -149,8 +149,8 @@ def test_wrong_values_are_refused(options: dict[str, Any], says: str) -> None:
             "not base64",
         ),
         (
-            {"name": "a", "type": "CLOUDWATCH", "config": {"region": "x", "roleARN": "arn:a"}},
-            "roleARN and tokenFile go together",
+            {"name": "a", "type": "CLOUDWATCH", "config": {"region": "x", "tokenFile": "/t"}},
+            "tokenFile: needs roleARN",
         ),
     ],
 )
@@ -161,6 +161,14 @@ def test_a_wrong_provider_keeps_the_plugin_from_starting(
         make(provider)
 
     assert says in str(caught.value)
+
+
+def test_a_role_of_cloudwatch_is_taken_on_with_a_token_or_without() -> None:
+    """Without one, it is by the other credentials, as for a deploy target on AWS."""
+    config = {"region": "x", "roleARN": "arn:a"}
+
+    for more in ({}, {"tokenFile": "/t"}):
+        make({"name": "a", "type": "CLOUDWATCH", "config": {**config, **more}})
 
 
 def test_two_providers_of_one_name_are_refused() -> None:

@@ -67,6 +67,19 @@ def test_what_cannot_be_meant_is_refused_before_a_deployment(
     assert said in faults(TerraformOptions, given)
 
 
+def test_a_switch_of_rollbacks_has_no_effect_and_says_so() -> None:
+    """An author's `false` would be rolled back all the same."""
+    given = {"input": {"workspace": "a", "autoRollback": False}}
+
+    options, warnings = read_value(TerraformOptions, given, path=())
+
+    assert options.workspace == "a"
+    (warning,) = warnings
+    assert str(warning) == (
+        "input.autoRollback: has no effect here (write spec.planner.autoRollback)"
+    )
+
+
 def test_a_fault_shows_no_value() -> None:
     assert "hush" not in faults(TerraformOptions, {"vars": ["bad name=hush"]})
     assert "hush" not in faults(TerraformTarget, {"envs": ["bad name=hush"]})

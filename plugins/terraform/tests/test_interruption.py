@@ -2,6 +2,7 @@
 """Cancelled, stopped, killed: the state stays whole, the lock is released, nothing runs twice."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Awaitable
@@ -16,6 +17,7 @@ from pipecd_sdk.testing.process import (
     start_plugin,
 )
 from pipecd_test_support.terraform_lab import TerraformLab, data
+from pipecd_test_support.web_server import Answer, Question, WebServer
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.rpc import CallError
 
@@ -67,6 +69,65 @@ async def test_an_apply_that_nobody_can_account_for_is_not_run_again(
     again = await harness.run("TERRAFORM_SYNC")
     assert again.status is StageStatus.FAILURE
     assert (folder / "runs").read_text() == "run\n"
+
+
+def find_apply(pid: int) -> int:
+    """The process of Terraform's apply above a process that it has started."""
+    while True:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if words[1:2] == [b"apply"]:
+            return pid
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_a_lock_that_a_killed_apply_has_left_is_named(lab: TerraformLab) -> None:
+    """The program alone is killed, as when the memory of a machine is used up."""
+    with LockServer() as server:
+        folder = lab.write("app", "")
+        backend = f'terraform {{\n  backend "http" {{\n{server.settings}  }}\n}}\n'
+        (folder / "main.tf").write_text(backend + data("slow", run=SLOW))
+        harness = lab.harness(folder, target={"backendConfig": []})
+        running = asyncio.create_task(harness.run("TERRAFORM_SYNC"))
+        pid = await wait_for_pid(folder / "pid", limit=LIMIT_SECONDS)
+        os.kill(find_apply(pid), signal.SIGKILL)
+        (folder / "go").touch()
+
+        result = await running
+
+    assert result.status is StageStatus.FAILURE
+    assert "terraform apply was ended by signal 9; the state is locked by" in result.reason
+    assert f"force-unlock {server.lock['ID']}" in result.reason
+
+
+class LockServer(WebServer):
+    """A state over HTTP, with a lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = b""
+        self.lock: dict[str, str] = {}
+
+    @property
+    def settings(self) -> str:
+        """The lines of a backend that keeps its state here."""
+        names = {"address": "state", "lock_address": "lock", "unlock_address": "lock"}
+        lines = [f'    {key} = "{self.url}/{path}"\n' for key, path in names.items()]
+        methods = '    lock_method = "PUT"\n    unlock_method = "DELETE"\n'
+        return "".join([*lines, methods, "    retry_max = 0\n"])
+
+    def find(self, question: Question) -> Answer:
+        match question.method:
+            case "PUT" if self.lock:
+                return Answer(body=json.dumps(self.lock).encode(), status=423)
+            case "PUT":
+                self.lock = json.loads(question.body)
+            case "DELETE":
+                self.lock = {}
+            case "POST":
+                self.state = question.body
+            case _:
+                return Answer(body=self.state, status=200 if self.state else 404)
+        return Answer()
 
 
 def terraform(lab: TerraformLab) -> dict[str, object]:

@@ -133,7 +133,7 @@ def test_thousands_of_secrets_are_masked() -> None:
     ("errors", "code", "said"),
     [
         ([], 1, "terraform apply failed with exit code 1 (the log says why)"),
-        ([], -9, "terraform apply was ended by signal 9 (a lock of the state may be left"),
+        ([], -9, "terraform apply was ended by signal 9 (the log of the machine may say why"),
         ([Diagnostic(is_error=True, summary="Bad", detail="thing\nmore", address="a.b")], 1,
          "terraform apply failed: Bad (a.b): thing"),
         ([Diagnostic(is_error=True, summary="Saved plan is stale")], 1, "the plan is stale"),
@@ -141,6 +141,9 @@ def test_thousands_of_secrets_are_masked() -> None:
          1, "terraform apply failed: Error acquiring the state lock: no info"),
         ([Diagnostic(is_error=True, summary="Error acquiring the state lock", detail=LOCKED)],
          1, "the state is locked by ann@desk since 2026-01-02 03:04:05 +0000 UTC for plan (lock"),
+        ([Diagnostic(is_error=True, summary="Error acquiring the state lock",
+                     detail=f"HTTP remote state already locked: ID=6\n{LOCKED}")],
+         1, "the state is locked by somebody (lock 6)"),
     ],
 )  # fmt: skip
 def test_a_failure_says_what_to_do(errors: list[Diagnostic], code: int, said: str) -> None:

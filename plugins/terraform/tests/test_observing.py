@@ -125,6 +125,29 @@ async def test_drift_detection_can_be_switched_off(lab: TerraformLab) -> None:
     assert [each.id for _, each in seen.resources] == ["state"]
 
 
+async def test_the_live_state_of_an_application_whose_variables_name_a_secret(
+    lab: TerraformLab,
+) -> None:
+    """Secrets are opened for stages only: nothing is planned, but what is there is shown."""
+    folder = lab.write("app", 'variable "pw" {\n  sensitive = true\n}\n' + data(value="var.pw"))
+    assert (
+        await lab.harness(folder, options={"vars": ["pw=hush"]}).run("TERRAFORM_SYNC")
+    ).reason == ""
+    harness = lab.harness(folder, options={"vars": ["pw={{ .encryptedSecrets.pw }}"]})
+
+    seen = await harness.live_state()
+    opened = await harness.open_resource("terraform_data.one")
+
+    assert [each.id for _, each in seen.resources] == ["state", "terraform_data.one"]
+    assert seen.sync.status is SyncStatus.UNKNOWN
+    assert "the variables name a secret" in seen.sync.reason
+    assert "input: (sensitive value)" in opened.manifest
+    assert opened.difference is None
+    assert [
+        "it is not compared with git: the variables name a secret" in each for each in opened.notes
+    ] == [True]
+
+
 async def test_a_plan_that_fails_is_not_tried_again_every_minute(lab: TerraformLab) -> None:
     clock = FakeClock()
     harness = lab.harness(lab.write("app", data(value="nonsense")), clock=clock)

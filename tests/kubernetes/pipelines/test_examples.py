@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,19 @@ def write_kubeconfig(cluster: RealCluster, path: Path, namespace: str) -> Path:
     return path
 
 
-def answer_query(question: Question) -> Answer:
+def answer_query(question: Question, *, of_canary: str = "0.01") -> Answer:
     """The errors of a variant, as a Prometheus has them: both are equally good."""
     [query] = question.query["query"]
-    values = [[number, "0.01"] for number in range(6)]
+    value = of_canary if "baseline-canary-" in query else "0.01"
+    values = [[number, value] for number in range(6)]
     result = [{"metric": {}, "values": values}] if "baseline-" in query else []
     document = {"status": "success", "data": {"resultType": "matrix", "result": result}}
     return Answer(body=json.dumps(document).encode())
+
+
+def shorten_times(text: str) -> str:
+    """Write seconds for the minutes of an analysis: the values are there at once."""
+    return text.replace("interval: 5m", "interval: 5s").replace("duration: 10m", "duration: 10s")
 
 
 @pytest.fixture
@@ -111,7 +118,7 @@ class Run:
             for file in (EXAMPLE / "repository" / self.app.path).iterdir()
         }
         key = f"{self.app.path}/app.pipecd.yaml"
-        files[key] = files[key].replace("spec:\n", NO_TRIGGER, 1)
+        files[key] = shorten_times(files[key].replace("spec:\n", NO_TRIGGER, 1))
         return self.app.site.commit(dict(files))
 
     async def read(self) -> dict[str, Any]:
@@ -197,6 +204,25 @@ async def test_the_baseline_example(
     ]
     assert image_of(during, "baseline-baseline") == "web:v1"
     assert image_of(during, "baseline-canary") == "web:v2"
+    [left] = after["VirtualService/baseline"]["spec"]["http"][0]["route"]
+    assert left["weight"] == 100
+    assert {"Deployment/baseline-canary", "Deployment/baseline-baseline"} & after.keys() == set()
+
+
+async def test_a_worse_canary_of_the_baseline_example_goes_back(
+    example: PipedSite, namespace: Namespace, metrics: WebServer
+) -> None:
+    metrics.give("/api/v1/query_range", partial(answer_query, of_canary="0.5"))
+    async with example.client() as client:
+        run = Run(KubernetesSite(example, client, "baseline", targets=["here"]), namespace)
+        await run.app.succeed(run.commit("v1"))
+        ended = await client.completed(await run.app.start(run.commit("v2")))
+        after = await run.read()
+
+    assert ended.status == pb.DEPLOYMENT_FAILURE
+    assert ended.status_reason.startswith("ANALYSIS failed")
+    assert ended.status_reason.endswith("rolled back")
+    assert image_of(after, "baseline") == "web:v1"
     [left] = after["VirtualService/baseline"]["spec"]["http"][0]["route"]
     assert left["weight"] == 100
     assert {"Deployment/baseline-canary", "Deployment/baseline-baseline"} & after.keys() == set()

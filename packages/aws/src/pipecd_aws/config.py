@@ -4,7 +4,7 @@
 import re
 from typing import Final
 
-from pipecd_sdk import Report, TargetConfig
+from pipecd_sdk import Report, TargetConfig, field
 
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
 _URL: Final = re.compile(r"https?://[^/\s]+")
@@ -23,12 +23,11 @@ class AwsTarget(TargetConfig):
     """The profile of the shared files; empty means `AWS_PROFILE`, or `default`."""
     credentials_file: str = ""
     """The shared credentials file; empty means AWS's own place."""
-    # `roleARN` is spelled by the rule of all files: `role_arn`.
-    role_arn: str = ""
+    role_arn: str = field(name="roleARN", default="")
     """The role to take on; with tokenFile by that token, without it by the other credentials."""
     token_file: str = ""
     """The file with a web identity token, e.g. that of a Kubernetes service account."""
-    endpoint_url: str = ""
+    endpoint_url: str = field(name="endpointUrl", default="")
     """Where all calls go instead of AWS's own addresses: a private endpoint, or an emulator."""
 
     def check(self, report: Report) -> None:
@@ -36,13 +35,13 @@ class AwsTarget(TargetConfig):
             report.fault(
                 "region", message=f"not a region: {self.region!r}", hint="e.g. eu-central-1"
             )
-        if not report.broken("roleArn") and self.role_arn and not _ROLE.fullmatch(self.role_arn):
+        if not report.broken("roleARN") and self.role_arn and not _ROLE.fullmatch(self.role_arn):
             report.fault(
-                "roleArn",
+                "roleARN",
                 message=f"not the ARN of a role: {self.role_arn!r}",
                 hint="e.g. arn:aws:iam::123456789012:role/piped",
             )
-        if any(report.broken(key) for key in ("tokenFile", "roleArn", "endpointUrl")):
+        if any(report.broken(key) for key in ("tokenFile", "roleARN", "endpointUrl")):
             return
         if self.token_file and not self.role_arn:
             report.fault("tokenFile", message="needs roleARN", hint="the token is for that role")

@@ -312,3 +312,37 @@ async def test_a_cancel_that_forbids_a_rollback_has_none() -> None:
     assert ended.status_reason == (
         "cancelled by alice during SCRIPT_RUN; not rolled back, as asked"
     )
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["v0", "v1"])
+async def test_the_one_rollback_of_an_older_agent_is_that_of_the_platform(marked: bool) -> None:
+    """It called the rollback of each platform ROLLBACK; no plugin offers a stage of that name."""
+    world = seven_stages()
+    now = int(world.clock())
+    stored = deployment(
+        status=pb.DEPLOYMENT_RUNNING,
+        stages=[
+            *(
+                pb.PipelineStage(
+                    id=f"s{index}",
+                    name=name,
+                    index=index,
+                    created_at=now,
+                    status=pb.STAGE_SUCCESS if index == 0 else pb.STAGE_NOT_STARTED_YET,
+                )
+                for index, name in enumerate(SEVEN)
+            ),
+            pb.PipelineStage(id="r", name="ROLLBACK", index=9, rollback=marked, created_at=now),
+        ],
+    )
+    behave(world, 1, fails)
+
+    async with world.running():
+        world.controller.on_created(stored)
+        ended = await world.memory.until_completed()
+
+    assert world.plugins.record == ["WAIT 1", "DUMMY_ROLLBACK 0"]
+    assert world.plugins.plugins["dummy"].executed[0].stage.id == "r"
+    assert ended.status_reason == "WAIT failed: broken; rolled back"
+    statuses = ended.stage_statuses
+    assert statuses["r"] == pb.STAGE_SUCCESS

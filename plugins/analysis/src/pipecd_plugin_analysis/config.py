@@ -98,7 +98,7 @@ class CloudWatchProvider(PluginConfig):
     credentials_file: str = ""
     """The credentials file; empty means what the AWS tools use on this machine."""
     role_arn: str = field(name="roleARN", default="")
-    """A role to take on, with the token of `tokenFile`."""
+    """A role to take on; with tokenFile by that token, without it by the other credentials."""
     token_file: str = ""
     """A file with the web identity token for `roleARN`."""
     address: str = ""
@@ -106,8 +106,10 @@ class CloudWatchProvider(PluginConfig):
 
     def check(self, report: Report) -> None:
         _check_address(report, self.address)
-        if bool(self.role_arn) != bool(self.token_file):
-            report.fault("roleARN", message="roleARN and tokenFile go together")
+        if report.broken("roleARN") or report.broken("tokenFile"):
+            return
+        if self.token_file and not self.role_arn:
+            report.fault("tokenFile", message="needs roleARN", hint="the token is for that role")
 
 
 class NewRelicProvider(PluginConfig):

@@ -68,10 +68,10 @@ def _is_safe_address(text: str) -> bool:
 class CloudRunInput(ApplicationConfig):
     """What is deployed."""
 
+    moved: ClassVar = {"autoRollback": "write spec.planner.autoRollback"}
+
     service_manifest_file: str = "service.yaml"
     """The manifest of the service (`serving.knative.dev/v1`) or job (`run.googleapis.com/v1`); a path from the application's folder."""  # noqa: E501 - one sentence of the reference
-    auto_rollback: bool | None = None
-    """Read by piped in files of the older kind; `planner.autoRollback` today."""
 
     def check(self, report: Report) -> None:
         fault = find_path_fault(self.service_manifest_file)

@@ -70,6 +70,8 @@ class AwsVpcConfiguration(ApplicationConfig):
 class EcsInput(ApplicationConfig):
     """What is deployed, and how it is reached."""
 
+    moved: ClassVar = {"autoRollback": "write spec.planner.autoRollback"}
+
     task_definition_file: str = "taskdef.json"
     """The task definition, with the names of AWS; a path from the application's folder."""
     service_definition_file: str = ""

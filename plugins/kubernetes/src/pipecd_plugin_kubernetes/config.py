@@ -112,7 +112,6 @@ class AppStateInformer(TargetConfig):
 class KubernetesTarget(TargetConfig):
     """The options of a deploy target: a cluster, and how it is reached."""
 
-    # `masterURL` is spelled by the rule of all files: `master_url`.
     master_url: str = ""
     """The address of the API server, instead of that of the kubeconfig file."""
     kube_config_path: str = ""

@@ -9,7 +9,15 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from pipecd_aws import AwsTarget
-from pipecd_sdk import ApplicationConfig, Duration, Percentage, PluginConfig, Report, StageConfig
+from pipecd_sdk import (
+    ApplicationConfig,
+    Duration,
+    Percentage,
+    PluginConfig,
+    Report,
+    StageConfig,
+    field,
+)
 from pipecd_sdk.constraints import limit_share
 from pipecd_sdk.repository import find_path_fault
 
@@ -29,8 +37,9 @@ class LambdaPluginConfig(PluginConfig):
 class LambdaTarget(AwsTarget):
     """The options of a deploy target: a region of an AWS account, and how to sign in."""
 
-    # `awsAPIPollingInterval` is spelled by the rule of all files.
-    aws_api_polling_interval: Duration = Duration(seconds=15)
+    aws_api_polling_interval: Duration = field(
+        name="awsAPIPollingInterval", default=Duration(seconds=15)
+    )
     """Read for compatibility; piped asks for live states at its own interval."""
 
 

@@ -19,6 +19,7 @@ from pipecd_sdk import (
 from pipecd_sdk.constraints import InRange
 from pipecd_sdk.repository import find_path_fault
 
+AUTO_ROLLBACK_HINT: Final = "write spec.planner.autoRollback"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORKSPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.~+-]{0,89}")
@@ -123,12 +124,10 @@ class CommandEnvs(CommandWords):
                 _check_flags_of_variable(report, key, index, *each.partition("=")[::2])
 
 
-class TerraformOptions(ApplicationConfig):
-    """The options in an application file, under `spec.plugins.terraform`, or under `input` there.
+class TerraformInput(ApplicationConfig):
+    """The same options once more: older files have them under `input`."""
 
-    Both places may be used, for different options.
-    """
-
+    moved: ClassVar = {"autoRollback": AUTO_ROLLBACK_HINT}
     constraints: ClassVar = (
         InRange(key="lockTimeout", minimum=0, maximum=86_400, message="must be 0s to 24h: {value}"),
     )
@@ -149,34 +148,6 @@ class TerraformOptions(ApplicationConfig):
     """Environment variables of the commands; a value may name a secret."""
     lock_timeout: Duration = Duration()
     """How long to wait for a lock of the state that somebody else holds."""
-    quick_sync: dict[str, Any] = field(default_factory=dict)
-    """Nothing; older files have it."""
-
-    @classmethod
-    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
-        """Returns the options with those of `input` among them; two values for one are a fault."""
-        inner = {key: value for key, value in raw.items() if key.lower() == "input"}
-        direct = {key: value for key, value in raw.items() if key.lower() != "input"}
-        known = {key.lower(): key for key in direct}
-        for name, section in inner.items():
-            if section is None:
-                continue
-            if not isinstance(section, dict):
-                report.fault(name, message="must be a mapping")
-                continue
-            for key, value in section.items():
-                if key.lower() == "autorollback":
-                    continue  # piped's own, see planner.autoRollback
-                other = known.get(key.lower())
-                if other is not None and direct[other] != value:
-                    report.fault(
-                        name,
-                        key,
-                        message=f"is also given outside of {name}, with another value",
-                        hint="write it once",
-                    )
-                direct.setdefault(other or key, value)
-        return direct
 
     def check(self, report: Report) -> None:
         _check_grammar(
@@ -213,6 +184,45 @@ class TerraformOptions(ApplicationConfig):
                 message=f"TF_WORKSPACE is another workspace than {self.workspace!r}",
                 hint="write workspace alone",
             )
+
+
+class TerraformOptions(TerraformInput):
+    """The options in an application file, under `spec.plugins.terraform`, or under `input` there.
+
+    Both places may be used, for different options.
+    """
+
+    quick_sync: dict[str, Any] = field(default_factory=dict)
+    """Nothing; older files have it."""
+    input: TerraformInput = field(default_factory=TerraformInput)
+    """The same options, as older files have them."""
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any], report: Report) -> dict[str, Any]:
+        """Returns the options with those of `input` among them; two values for one are a fault."""
+        inner = {key: value for key, value in raw.items() if key.lower() == "input"}
+        direct = {key: value for key, value in raw.items() if key.lower() != "input"}
+        known = {key.lower(): key for key in direct}
+        for name, section in inner.items():
+            if section is None:
+                continue
+            if not isinstance(section, dict):
+                report.fault(name, message="must be a mapping")
+                continue
+            for key, value in section.items():
+                if key.lower() == "autorollback":
+                    report.warn(name, key, message="has no effect here", hint=AUTO_ROLLBACK_HINT)
+                    continue
+                other = known.get(key.lower())
+                if other is not None and direct[other] != value:
+                    report.fault(
+                        name,
+                        key,
+                        message=f"is also given outside of {name}, with another value",
+                        hint="write it once",
+                    )
+                direct.setdefault(other or key, value)
+        return direct
 
 
 class PlanConfig(StageConfig):

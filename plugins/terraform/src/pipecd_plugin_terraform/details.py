@@ -8,8 +8,13 @@ from pipecd_sdk import Details, Resource, ResourceGoneError
 MOST_LINES = 2_000
 
 
-def describe(view: StateView, resource: Resource, changes: Changes | None) -> Details:
-    """Returns the details of a resource, a module or the state. Raises ResourceGoneError."""
+def describe(
+    view: StateView, resource: Resource, changes: Changes | None, *, why_not: str
+) -> Details:
+    """Returns the details of a resource, a module or the state. Raises ResourceGoneError.
+
+    `why_not`: why there are no changes that it could be compared by.
+    """
     if not any(each.id == resource.id for each in view.resources):
         raise ResourceGoneError(
             f"{resource.name} is not in the state any more",
@@ -25,7 +30,7 @@ def describe(view: StateView, resource: Resource, changes: Changes | None) -> De
     if view.is_listed:
         notes.append("the state is too large for values to be shown")
     if changes is None:
-        notes.append("it is not compared with git: drift detection is off for this deploy target")
+        notes.append(f"it is not compared with git: {why_not}")
     return Details(
         manifest="".join(f"{line}\n" for line in lines),
         language="yaml",

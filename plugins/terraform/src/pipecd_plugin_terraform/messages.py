@@ -17,6 +17,8 @@ _PLANNED: Final = frozenset({"planned_change", "outputs"})
 _LOCK_FIELD: Final = re.compile(
     r"^\s*(ID|Path|Operation|Who|Created):[ \t]*(.*?)[ \t]*$", re.MULTILINE
 )
+_HELD_LOCK: Final = re.compile(r"state already locked: ID=([^\s\"]+)")
+"""Of the backend over HTTP, which shows its own lock in the place of the one that is held."""
 _FRACTION: Final = re.compile(r"\.\d+(?= )")
 _MOST_DETAIL: Final = 2_000
 _CUT: Final = "(a message that is too long to be shown)"
@@ -161,6 +163,9 @@ def find_lock(errors: list[Diagnostic]) -> StateLock | None:
         fields = {
             name: make_printable_line(value) for name, value in _LOCK_FIELD.findall(each.detail)
         }
+        held = _HELD_LOCK.search(each.detail)
+        if held and held[1] != fields.get("ID"):
+            return StateLock(id=make_printable_line(held[1]), who="", created="")
         if fields.get("ID"):
             return StateLock(
                 id=fields["ID"],
@@ -196,6 +201,6 @@ def explain(name: str, errors: list[Diagnostic], *, exit_code: int) -> StageFail
     if exit_code < 0:
         return StageFailedError(
             f"{name} was ended by signal {-exit_code}",
-            hint="a lock of the state may be left; the next plan or apply names it",
+            hint="the log of the machine may say why, e.g. that its memory was used up",
         )
     return StageFailedError(f"{name} failed with exit code {exit_code}", hint="the log says why")

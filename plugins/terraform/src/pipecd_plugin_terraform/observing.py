@@ -100,7 +100,7 @@ class Observer:
             return known.view
 
         async def read() -> StateView:
-            async with self._open(ctx, target, config, known) as terraform:
+            async with self._open(ctx, target, config, known, plans=False) as terraform:
                 return await self._read(terraform, ctx, known, stamp)
 
         return await known.state.get(mark, read, clock=ctx.clock, is_fresh=is_fresh)
@@ -152,7 +152,7 @@ class Observer:
         known = self._recall(ctx, target, config)
 
         async def plan() -> Changes:
-            async with self._open(ctx, target, config, known) as terraform:
+            async with self._open(ctx, target, config, known, plans=True) as terraform:
                 return await self._plan(terraform, known.folder)
 
         key = (_make_stamp(ctx, target), view.lineage, view.serial)
@@ -173,10 +173,18 @@ class Observer:
         target: DeployTarget,
         config: TerraformPluginConfig,
         known: _ObservedApplication,
+        *,
+        plans: bool,
     ) -> AsyncIterator[Terraform]:
-        """Makes the program ready for a commit's files; only a few run at a time."""
+        """Makes the program ready for a commit's files; only a few run at a time.
+
+        `plans`: whether it plans; else it only reads the state.
+        """
         configuration = Configuration.open(ctx.source, target)
-        settings = await configuration.settings(expand_nothing)
+        if plans:
+            settings = await configuration.settings(expand_nothing)
+        else:
+            settings = await configuration.reading_settings()
         version = configuration.options.terraform_version
         program = await self._programs.find(config.program, version, ctx.tools)
         folder = known.folder

@@ -130,10 +130,13 @@ class TerraformPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceD
     ) -> Details:
         view = await self.observer.look(ctx, target, self.config, is_fresh=True)
         options: TerraformTarget = target.config
-        changes = None
+        changes, why_not = None, "drift detection is off for this deploy target"
         if options.drift_detection_enabled:
-            changes = await self.observer.compare(ctx, target, self.config, view)
-        return describe(view, resource, changes)
+            try:
+                changes = await self.observer.compare(ctx, target, self.config, view)
+            except TargetError as error:
+                why_not = str(error)
+        return describe(view, resource, changes, why_not=why_not)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the commands for a commit are run with: of its options, its deploy target, its folder."""
 
+import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pipecd_plugin_terraform.command import CommandSettings
 from pipecd_plugin_terraform.config import CommandEnvs, TerraformOptions, TerraformTarget
 from pipecd_plugin_terraform.flags import iter_named_files, read_flags_of_variable, split_planning
 from pipecd_plugin_terraform.masking import Mask, find_secret_values
-from pipecd_sdk import DeployTarget, Source, StageFailedError, TargetError
+from pipecd_sdk import DeployTarget, Source, StageFailedError, TargetError, replace
 from pipecd_sdk.repository import Folder
 from pipecd_sdk.scripts.environment import choose_environment, operator_environment
 
@@ -68,6 +69,15 @@ class Configuration:
         """Returns what its commands are run with. Raises StageFailedError."""
         own = _pairs(self.target.envs)
         return await self._settings(operator_environment() | own, own, expand)
+
+    async def reading_settings(self) -> CommandSettings:
+        """Returns the same for commands that only read the state, and open no secrets.
+
+        Of the variables they need none: those that name a secret are left out.
+        """
+        named = tuple(each for each in self.options.vars if not _SECRET.search(each))
+        options = replace(self.options, vars=named)
+        return await dataclasses.replace(self, options=options).settings(expand_nothing)
 
     def target_mask(self) -> Mask:
         """Returns the mask of the deploy target's own secrets."""

@@ -163,7 +163,9 @@ class TerraformStage:
             raise await self._name_lock(error, source) from None
         await asyncio.to_thread(_forget_plan, saved_plan.plan_file(ctx))
         if ended.code != 0:
-            raise explain(f"{self.config.program} apply", reader.errors, exit_code=ended.code)
+            failure = explain(f"{self.config.program} apply", reader.errors, exit_code=ended.code)
+            # Ended by a signal, it could not release its lock.
+            raise await self._name_lock(failure, source) if ended.code < 0 else failure
         ctx.log.success("Applied")
 
     def _script(self, reader: MessageReader, prefix: str) -> StageScript:
@@ -206,9 +208,8 @@ class TerraformStage:
             terraform = await self._open(source)
             await terraform.plan(file, None, lock=True, refresh=False)
         except StageFailedError as found:
-            return InterruptedApplyError(
-                f"{error}; {found}", hint=f"{error.hint}. {found.hint}".strip()
-            )
+            hint = ". ".join(each for each in (error.hint, found.hint) if each)
+            return InterruptedApplyError(f"{error}; {found}", hint=hint)
         finally:
             await asyncio.to_thread(_forget_plan, file)
         self.ctx.log.info("The state is not locked")

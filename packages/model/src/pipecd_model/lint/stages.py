@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pipecd_model.config import rules
 from pipecd_model.config.path import Path
 from pipecd_model.config.pipeline import fold_script_settings
-from pipecd_model.config.schema import find_list, find_mapping, find_value
+from pipecd_model.config.schema import find_key, find_list, find_mapping, find_value
+from pipecd_model.config.v0 import STAGE_KEYS
 from pipecd_model.known_plugins import Schema, is_planned_automatically, load_known_plugins
 from pipecd_model.lint.context import LintContext, Notes
 from pipecd_model.lint.schemas import judge
@@ -43,10 +44,49 @@ def _check_stage(
     stage = fold_script_settings(stage)
     options = find_value(stage, "with")
     if options is None or isinstance(options, dict):
-        found = [judge(schema, options, (*path, "with")) for schema in schemas]
+        options = options or {}
+        found = [judge(schema, _take_own(options, schema), (*path, "with")) for schema in schemas]
         # Of several plugins with a stage of this name one may be meant that is content.
         notes.add(min(found, key=lambda each: len(each.faults)))
-        _check_templates(options or {}, (*path, "with"), notes, context)
+        _check_stage_keys(stage, options, schemas, (*path, "with"), notes)
+        _check_templates(options, (*path, "with"), notes, context)
+
+
+def _find_stage_keys(options: dict[str, Any], schema: Schema) -> dict[str, str]:
+    """Returns the keys of the stage that stand among its options: the key, and as it is written.
+
+    Those that the plugin has an option of the same name for are the plugin's.
+    """
+    own = {key.lower() for key in schema.get("properties") or {}}
+    return {
+        key: written
+        for key in STAGE_KEYS
+        if key.lower() not in own and (written := find_key(options, key)) is not None
+    }
+
+
+def _take_own(options: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Returns the options that the plugin reads: it passes over those of the stage, too."""
+    others = _find_stage_keys(options, schema).values()
+    return {key: value for key, value in options.items() if key not in others}
+
+
+def _check_stage_keys(
+    stage: dict[str, Any],
+    options: dict[str, Any],
+    schemas: Iterable[Schema],
+    path: Path,
+    notes: Notes,
+) -> None:
+    """Warn of a key of the stage that stands only among the options, where nobody reads it.
+
+    A file that was migrated for two generations has it in both places, and is fine.
+    """
+    found = [_find_stage_keys(options, schema) for schema in schemas]
+    for key, written in min(found, key=len).items():
+        if options[written] is not None and options[written] != find_value(stage, key):
+            hint = f"write {key} on the stage itself"
+            notes.warn((*path, written), "has no effect under with", hint, on_key=True)
 
 
 def _find_schemas(name: str, context: LintContext) -> list[Schema]:

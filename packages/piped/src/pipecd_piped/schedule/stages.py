@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Final
 
 from pipecd_model.config import ApplicationConfig, StageConfig
-from pipecd_model.errors import ConfigError, PipecdError
-from pipecd_model.stage import SCRIPT_RUN_ROLLBACK, is_rollback
+from pipecd_model.errors import ConfigError, NoPluginForStageError, PipecdError
+from pipecd_model.stage import ROLLBACK, SCRIPT_RUN_ROLLBACK, is_rollback
 from pipecd_piped.facts import DeploymentNoted, StageChanged, WaitsForApproval
 from pipecd_piped.plan.protocols import PLUGIN, PluginCalls
 from pipecd_piped.plan.sources import open_commits
@@ -242,7 +242,7 @@ class StageRunner:
     async def _execute(
         self, stage: PipelineStage, asked: Asked, *, files: bool = True
     ) -> ExecuteStageResponse:
-        plugin = self._plugin_of(stage)
+        plugin, stage = await self._find_plugin(stage)
         run = ExecutePluginInput(
             deployment=self._deployment, stage=stage, stage_config=self._stage_config(stage)
         )
@@ -281,6 +281,22 @@ class StageRunner:
         if entry is not None and entry.on_failure is not None:
             wanted = entry.on_failure
         return self._config.on_failure_timeout if wanted == "wait" else None
+
+    async def _find_plugin(self, stage: PipelineStage) -> tuple[PluginCalls, PipelineStage]:
+        """Returns the plugin of a stage, and the stage as the plugin knows it."""
+        try:
+            return self._plugin_of(stage), stage
+        except NoPluginForStageError:
+            if stage.name != ROLLBACK:
+                raise
+        # Planned by an older agent, which had one name for the rollbacks of all platforms.
+        for planned in await self._services.planner.rollback_stages(self._deployment, self._config):
+            if planned.name != SCRIPT_RUN_ROLLBACK:
+                known = PipelineStage()
+                known.CopyFrom(stage)
+                known.name, known.index, known.rollback = planned.name, planned.index, True
+                return self._plugin_of(planned), known
+        raise ConfigError("no plugin of the application's stages has a rollback")
 
     def _plugin_of(self, stage: PipelineStage) -> PluginCalls:
         plugins = self._services.plugins
