@@ -61,9 +61,21 @@ describe('LineStore', () => {
     store.add([line(501), line(502)])
     store.total = 1000
     expect(store.get(502)?.text).toBe('502')
-    expect(store.findMissing(501, 502)).toBe(0)
-    expect(store.findMissing(500, 503)).toBe(500)
-    expect(store.findMissing(990, 2000)).toBe(990)
+    expect(store.findMissing(501, 502)).toEqual([])
+    expect(store.findMissing(990, 2000)).toEqual([990])
+  })
+  // One that is lost must not hide the next one, which can be read.
+  test('names what is missing once for each block', () => {
+    const store = new LineStore()
+    store.total = 2000
+    expect(store.findMissing(490, 1010)).toEqual([490, 501, 1001])
+  })
+  // An answer may be shorter than its block: to read the block anew would bring the same lines for ever.
+  test('names what is missing behind what was read of a block', () => {
+    const store = new LineStore()
+    store.add([line(501), line(502)])
+    store.total = 1000
+    expect(store.findMissing(501, 600)).toEqual([503])
   })
   test('forgets what is far away', () => {
     const store = new LineStore()

@@ -1,60 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nobody is offered what the server would refuse, and rights that end show at once."""
 
-import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import expect
 
-from pipecd_controlplane.app import control_plane
-from pipecd_controlplane.settings import ServerSettings
-from pipecd_controlplane.usecases import sessions
-from pipecd_test_support.chosen_store import find_postgres
-from pipecd_test_support.console_site import PATIENCE_MS, find_chromium
+from pipecd_test_support.console_page import serve_page, sign_in_page
 from pipecd_test_support.controlplane_server import ServedControlPlane
 from pipecd_wire.model import deployment_pb2, project_pb2
-from pipecd_wire.pipecd.api import access_pb2
-
-expect.set_options(timeout=PATIENCE_MS)
 
 PAYLOAD = "<img src=x onerror=window.stolen=1>"
 Policy = project_pb2.ProjectRBACPolicy
 Resource = project_pb2.ProjectRBACResource
-
-
-@asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[ServedControlPlane]:
-    """A control plane of this process, with the console, whose sessions a test can make."""
-    async with AsyncExitStack() as opened:
-        running = await opened.enter_async_context(
-            control_plane(
-                ServerSettings(data_dir=folder, postgres=find_postgres(folder), grace_seconds=1)
-            )
-        )
-        yield await ServedControlPlane.of(running, opened)
-
-
-@asynccontextmanager
-async def signed_in(plane: ServedControlPlane, role: str) -> AsyncIterator[Page]:
-    """The page of somebody with one role."""
-    identity = sessions.UserIdentity(
-        subject="vera", via=access_pb2.Session.OIDC, roles=(role,), groups=()
-    )
-    token = await sessions.start(plane.stores, "default", identity, now=lambda: int(time.time()))
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        context = await browser.new_context(base_url=f"http://{plane.address}")
-        context.set_default_timeout(PATIENCE_MS)
-        await context.add_cookies(
-            [{"name": "token", "value": token, "url": f"http://{plane.address}"}]
-        )
-        yield await context.new_page()
-        await browser.close()
 
 
 async def make_waiting(plane: ServedControlPlane, **fields: Any) -> str:
@@ -74,7 +32,7 @@ async def make_waiting(plane: ServedControlPlane, **fields: Any) -> str:
 async def test_a_viewer_is_offered_nothing_that_would_be_refused(
     console: None, tmp_path: Path
 ) -> None:
-    async with served(tmp_path) as plane, signed_in(plane, "Viewer") as page:
+    async with serve_page(tmp_path) as plane, sign_in_page(plane, "Viewer") as page:
         deployment = await make_waiting(plane)
         await page.goto(f"/deployments/{deployment}")
         await expect(page.get_by_role("button", name="WAIT_APPROVAL")).to_be_visible()
@@ -90,7 +48,7 @@ async def test_a_viewer_is_offered_nothing_that_would_be_refused(
 
 
 async def test_an_editor_may_cancel(console: None, tmp_path: Path) -> None:
-    async with served(tmp_path) as plane, signed_in(plane, "Editor") as page:
+    async with serve_page(tmp_path) as plane, sign_in_page(plane, "Editor") as page:
         deployment = await make_waiting(plane)
         await page.goto(f"/deployments/{deployment}")
         await expect(page.get_by_role("button", name="Cancel and more")).to_be_visible()
@@ -112,7 +70,7 @@ async def set_role(plane: ServedControlPlane, name: str, *actions: Policy.Action
 async def test_a_right_that_ends_shows_at_once_in_an_open_tab(
     console: None, tmp_path: Path
 ) -> None:
-    async with served(tmp_path) as plane, signed_in(plane, "Deployer") as page:
+    async with serve_page(tmp_path) as plane, sign_in_page(plane, "Deployer") as page:
         await set_role(plane, "Deployer", Policy.ALL)
         deployment = await make_waiting(plane)
         await page.goto(f"/deployments/{deployment}")
@@ -129,7 +87,7 @@ async def test_a_right_that_ends_shows_at_once_in_an_open_tab(
 async def test_names_of_roles_and_what_a_stage_says_stay_text(
     console: None, tmp_path: Path
 ) -> None:
-    async with served(tmp_path) as plane, signed_in(plane, "Admin") as page:
+    async with serve_page(tmp_path) as plane, sign_in_page(plane, "Admin") as page:
         await set_role(plane, PAYLOAD, Policy.ALL)
         deployment = await make_waiting(
             plane,

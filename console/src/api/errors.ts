@@ -26,17 +26,22 @@ export function explain(error: unknown): Explanation {
       return { title: 'This is lost', text, canRetry: false }
     case Code.Unimplemented:
       return { title: 'This server is older than the page', text: 'Load the page again, or update the control plane.', canRetry: true }
-    case Code.Unavailable:
+    case Code.Unavailable: // an answer: it is something behind the server that is away, such as its blob store
     case Code.DeadlineExceeded:
     case Code.Unknown:
       return {
-        title: 'The control plane does not answer',
-        text: navigator.onLine ? `${text} It is tried again by itself.` : 'This device is offline.',
+        title: code === Code.Unavailable ? 'That is not possible right now' : 'The control plane does not answer',
+        text: navigator.onLine ? `${endSentence(text)} It is tried again by itself.` : 'This device is offline.',
         canRetry: true,
       }
     default:
       return { title: 'That did not work', text, canRetry: true }
   }
+}
+
+/** What the server says has no full stop. */
+function endSentence(text: string): string {
+  return /[.!?…]$/.test(text) ? text : `${text}.`
 }
 
 /** One sentence, for a toast. */
@@ -49,7 +54,8 @@ export function isNotFound(error: unknown): boolean {
   return ConnectError.from(error).code === Code.NotFound
 }
 
-/** Whether the server has lost what was asked for: to ask again is of no use. */
-export function isLost(error: unknown): boolean {
-  return ConnectError.from(error).code === Code.DataLoss
+/** Whether the same call may succeed later, without anybody's doing: then it is tried again by itself. */
+export function mayPass(error: unknown): boolean {
+  const { code } = ConnectError.from(error)
+  return code === Code.Unavailable || code === Code.DeadlineExceeded || code === Code.Unknown
 }

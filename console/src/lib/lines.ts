@@ -29,12 +29,15 @@ export class LineStore {
     return this.blocks.get(Math.floor((number - 1) / BLOCK))?.[(number - 1) % BLOCK]
   }
 
-  /** The first line of a block that is not there, among the lines that are looked at; 0 when all are there. */
-  findMissing(first: number, last: number): number {
+  /** The first line of each block that is not there, among the lines that are looked at. */
+  findMissing(first: number, last: number): number[] {
+    const found: number[] = []
     for (let number = first; number <= Math.min(last, this.total); number += 1) {
-      if (!this.get(number)) return number
+      if (this.get(number)) continue
+      found.push(number)
+      number = blockEnd(number)
     }
-    return 0
+    return found
   }
 
   /** Drops what is far from the lines that are looked at, so that a long log does not fill the memory. */
@@ -44,4 +47,14 @@ export class LineStore {
     const far = [...this.blocks.keys()].sort((one, other) => Math.abs(other - here) - Math.abs(one - here))
     for (const key of far.slice(0, this.blocks.size - MOST_BLOCKS)) this.blocks.delete(key)
   }
+}
+
+/** The first line of the block of a line. */
+export function blockStart(line: number): number {
+  return Math.floor((line - 1) / BLOCK) * BLOCK + 1
+}
+
+/** The last line of the block of a line. */
+export function blockEnd(line: number): number {
+  return blockStart(line) + BLOCK - 1
 }

@@ -7,10 +7,14 @@ const LONGEST_MS = 8_000
 export class Pace {
   private tries = 0
 
-  constructor(private readonly random: () => number = Math.random) {}
+  constructor(
+    private readonly random: () => number = Math.random,
+    private readonly firstMs = FIRST_MS,
+    private readonly longestMs = LONGEST_MS,
+  ) {}
 
   next(): number {
-    const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** this.tries)
+    const whole = Math.min(this.longestMs, this.firstMs * 2 ** this.tries)
     this.tries += 1
     return whole / 2 + (whole / 2) * this.random()
   }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log of a stage: as it is written, with colours, search, a link to each line. Only the lines in sight are on the
 // page, whatever the length of the log.
-import { memo, type ReactNode, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'react'
+import { memo, type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { logs } from '../api/clients'
-import { isLost } from '../api/errors'
 import { LogSeverity } from '../api/gen/pipecd_wire/model/logblock_pb'
 import { parseAnsi } from '../lib/ansi'
-import { BLOCK, LineStore } from '../lib/lines'
+import { useOpenedLog } from '../lib/openedLog'
 import { navigate, useHash } from '../lib/router'
 import { formatClock, formatExactly } from '../lib/times'
-import { followLog } from '../live/live'
 import { formatLogRef, type LogLine, type LogRef } from '../live/messages'
-import { copyText, ErrorBox } from './basics'
+import { copyText, ErrorBox, Status } from './basics'
 import { toast } from './dialogs'
 import { Icon } from './icons'
 
@@ -35,68 +33,13 @@ export function LogView({ log, isOpen, stageName, actions }: Props): ReactNode {
 }
 
 function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
-  const store = useMemo(() => new LineStore(), [])
-  const [version, redraw] = useReducer((count: number) => count + 1, 0)
-  const [error, setError] = useState<unknown>()
-  const [hasRead, setHasRead] = useState(false)
   const wantedLine = readLine(useHash())
+  const { store, isKnown, error, refusal, version, readInSight, readAgain } = useOpenedLog(log, wantedLine)
   const [isFollowing, setFollowing] = useState(wantedLine === 0)
   const [showsTimes, setShowsTimes] = useState(false)
   const search = useLogSearch(log)
   const box = useRef<HTMLDivElement>(null)
   const [range, setRange] = useState({ top: 0, height: 400 })
-  const reading = useRef(new Set<number>())
-  const lost = useRef(new Set<number>())
-
-  const read = useCallback(
-    async (firstLine: number) => {
-      if (reading.current.has(firstLine)) return
-      reading.current.add(firstLine)
-      try {
-        const answer = await logs.readStageLog({
-          deploymentId: log.deploymentId,
-          stageId: log.stageId,
-          retriedCount: log.attempt,
-          firstLine: BigInt(firstLine),
-          count: BLOCK,
-        })
-        const first = Number(answer.firstLine)
-        store.add(answer.blocks.map((block, index) => toLine(first + index, block)))
-        store.total = Math.max(store.total, Number(answer.totalLines))
-        store.isCompleted = answer.completed
-        setError(undefined)
-      } catch (failure) {
-        if (isLost(failure)) lost.current.add(firstLine)
-        setError(failure)
-      } finally {
-        reading.current.delete(firstLine)
-        setHasRead(true)
-        redraw()
-      }
-    },
-    [log.deploymentId, log.stageId, log.attempt, store],
-  )
-
-  // First the end of the log, or the line that the address names; then what is written from there on.
-  useEffect(() => {
-    let stop: (() => void) | undefined
-    let isGone = false
-    void (async () => {
-      await read(wantedLine > 0 ? blockStart(wantedLine) : 0)
-      if (isGone) return
-      stop = followLog(log, store.total + 1, (news) => {
-        store.add(news.lines)
-        store.total = Math.max(store.total, news.total)
-        if (news.completed) store.isCompleted = true
-        redraw()
-      })
-    })()
-    return () => {
-      isGone = true
-      stop?.()
-    }
-    // Only another log begins anew.
-  }, [read])
 
   const whole = store.total * ROW
   const height = Math.min(whole, HIGHEST)
@@ -107,10 +50,9 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
   const last = Math.min(store.total, lastSeen + OVERSCAN)
 
   useEffect(() => {
-    const missing = store.findMissing(first, last)
-    if (missing && !lost.current.has(blockStart(missing))) void read(blockStart(missing))
     store.forgetFarFrom(first)
-  }, [first, last, store, read, version])
+    return readInSight(first, last)
+  }, [first, last, store, readInSight, version])
 
   const scrollToLine = useCallback(
     (number: number) => {
@@ -124,14 +66,14 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
   useLayoutEffect(() => {
     const element = box.current
     if (isFollowing && element) element.scrollTop = element.scrollHeight
-  }, [isFollowing, store.total, hasRead])
+  }, [isFollowing, store.total, isKnown])
   const hasJumped = useRef(0)
   useEffect(() => {
-    if (!hasRead || wantedLine === 0 || hasJumped.current === wantedLine) return
+    if (!isKnown || wantedLine === 0 || hasJumped.current === wantedLine) return
     hasJumped.current = wantedLine
     setFollowing(false)
     scrollToLine(wantedLine)
-  }, [hasRead, wantedLine, scrollToLine])
+  }, [isKnown, wantedLine, scrollToLine])
   useEffect(() => {
     if (search.current) {
       setFollowing(false)
@@ -155,10 +97,10 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
     if (!isFollowing && isAtEnd && isOpen && element.scrollTop > range.top && wantedLine === 0) setFollowing(true)
   }
 
-  const isWriting = isOpen && !store.isCompleted
+  const isWriting = isOpen && !store.isCompleted && !refusal
   // A short log that was over when it was opened takes no more room than its lines; one that is written keeps its place.
   const wasOver = useRef(!isOpen)
-  const isShort = wasOver.current && hasRead && whole < SHORT
+  const isShort = wasOver.current && isKnown && whole < SHORT
   const digits = Math.max(3, String(store.total).length)
   const offset = range.top - ((range.top * ratio) % ROW) + (first - firstSeen) * ROW
   return (
@@ -183,9 +125,9 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
           </a>
         </div>
       </header>
-      {error !== undefined && (store.total === 0 || isLost(error)) && <ErrorBox error={error} again={() => void read(0)} />}
+      <LogTrouble error={error} refusal={refusal} again={readAgain} />
       <div className={isShort ? 'log-box short' : 'log-box'} ref={box} onScroll={handleScroll} tabIndex={0} role="log" aria-label={`Lines of ${stageName}`} aria-live="off">
-        {hasRead && store.total === 0 && error === undefined && (
+        {isKnown && store.total === 0 && error === undefined && (
           <p className="log-empty">{isOpen ? 'Nothing is written yet. Lines show as they come.' : 'This stage wrote no log.'}</p>
         )}
         <div className="log-space" style={{ height }}>
@@ -209,6 +151,30 @@ function Log({ log, isOpen, stageName, actions }: Props): ReactNode {
         </div>
       </div>
     </section>
+  )
+}
+
+interface LogTroubleProps {
+  /** Why some of its lines cannot be read. */
+  error: unknown
+  /** Why it is not followed, or not any more. */
+  refusal: string
+  again: () => void
+}
+
+function LogTrouble({ error, refusal, again }: LogTroubleProps): ReactNode {
+  if (error === undefined && !refusal) return null
+  return (
+    <div className="body">
+      {error !== undefined ? (
+        <ErrorBox error={error} again={again} />
+      ) : (
+        <div className="notice wait" role="status">
+          <Status shown={{ word: 'New lines do not come any more', icon: 'unplugged', tone: 'wait' }} />
+          <p className="anywhere">{refusal}</p>
+        </div>
+      )}
+    </div>
   )
 }
 
@@ -277,6 +243,8 @@ interface LogSearch {
   at: number
   current: number
   isSearching: boolean
+  /** Could not all of the log be looked at? */
+  hasFailed: boolean
   step: (by: number) => void
 }
 
@@ -285,9 +253,11 @@ function useLogSearch(log: LogRef): LogSearch {
   const [found, setFound] = useState<number[]>([])
   const [at, setAt] = useState(0)
   const [isSearching, setSearching] = useState(false)
+  const [hasFailed, setFailed] = useState(false)
   useEffect(() => {
     setFound([])
     setAt(0)
+    setFailed(false)
     if (!text) return
     let isOld = false
     const timer = setTimeout(async () => {
@@ -304,7 +274,8 @@ function useLogSearch(log: LogRef): LogSearch {
           firstLine = answer.nextLine
         }
       } catch {
-        // The count of 0 says that nothing was found; the log itself shows the error of the connection.
+        // The log itself shows why; but "not found" would be wrong.
+        if (!isOld) setFailed(true)
       } finally {
         if (!isOld) setSearching(false)
       }
@@ -315,7 +286,7 @@ function useLogSearch(log: LogRef): LogSearch {
     }
   }, [text, log.deploymentId, log.stageId, log.attempt])
   const step = useCallback((by: number) => setAt((before) => (found.length === 0 ? 0 : (before + by + found.length) % found.length)), [found.length])
-  return { text, setText, found, at, current: found[at] ?? 0, isSearching, step }
+  return { text, setText, found, at, current: found[at] ?? 0, isSearching, hasFailed, step }
 }
 
 function LogSearchBox({ search }: { search: LogSearch }): ReactNode {
@@ -339,19 +310,17 @@ function LogSearchBox({ search }: { search: LogSearch }): ReactNode {
       </div>
       {search.text && (
         <span className="count" role="status">
-          {search.found.length === 0 ? (search.isSearching ? 'searching' : 'not found') : `${search.at + 1} of ${search.found.length}${search.isSearching ? '+' : ''}`}
+          {describeFound(search)}
         </span>
       )}
     </div>
   )
 }
 
-function toLine(number: number, block: { log: string; severity: number; createdAt: bigint }): LogLine {
-  return { number, text: block.log, severity: block.severity, at: Number(block.createdAt) }
-}
-
-function blockStart(line: number): number {
-  return Math.floor((line - 1) / BLOCK) * BLOCK + 1
+function describeFound({ found, at, isSearching, hasFailed }: LogSearch): string {
+  if (found.length > 0) return `${at + 1} of ${found.length}${isSearching || hasFailed ? '+' : ''}`
+  if (isSearching) return 'searching'
+  return hasFailed ? 'search failed' : 'not found'
 }
 
 function readLine(hash: string): number {

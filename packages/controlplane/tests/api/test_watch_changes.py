@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One stream carries every change and the logs that are followed; an interruption loses nothing."""
 
+import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -125,6 +127,27 @@ async def test_a_quiet_stream_says_that_it_lives(plane: ServedControlPlane) -> N
         for _ in range(2):
             alive = await receive()
             assert (list(alive.changes), alive.cursor) == ([], first.cursor)
+
+
+async def test_a_stream_says_that_it_lives_also_while_things_change_that_are_not_told(
+    plane: ServedControlPlane,
+) -> None:
+    await add_deployment(plane)
+
+    async def write_on() -> None:
+        for index in itertools.count(1):
+            await append(plane, index)
+
+    wanted = [pb.Change.APPLICATION]
+    async with (
+        watching(plane.admin.channel, kinds=wanted, keep_alive_seconds=1) as receive,
+        asyncio.TaskGroup() as tasks,
+    ):
+        await receive()
+        writing = tasks.create_task(write_on())
+        for _ in range(2):
+            assert list((await receive()).changes) == []
+        writing.cancel()
 
 
 async def test_only_the_wanted_kinds_are_told(plane: ServedControlPlane) -> None:

@@ -3,14 +3,17 @@
 
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx2
 import pytest
 
 from pipecd_controlplane.ops.objects import seal_logs
 from pipecd_controlplane.store.stage_logs import LogKey
+from pipecd_controlplane.usecases import sessions
 from pipecd_test_support.aws.lab import AwsLab, run_aws_lab
 from pipecd_test_support.buckets import BucketMaker
 from pipecd_test_support.controlplane_process import RunServer
@@ -19,10 +22,12 @@ from pipecd_test_support.served_settings import PlaneWith
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2
 from pipecd_wire.model.logblock_pb2 import LogBlock
-from pipecd_wire.pipecd.api import api_pb2, logs_pb2
+from pipecd_wire.pipecd.api import access_pb2, api_pb2, logs_pb2
 from pipecd_wire.pipecd.api.api_pb2_grpc import DeploymentServiceStub
 from pipecd_wire.pipecd.api.logs_pb2_grpc import StageLogServiceStub
-from pipecd_wire.rpc import CallError, call
+from pipecd_wire.rpc import CallError, call, stream
+from pipecd_wire.rpc.frames import frame
+from pipecd_wire.webservice import service_pb2 as webservice
 
 KEY = LogKey(deployment_id="deployment", stage_id="s1")
 HERE: dict[str, Any] = {"deployment_id": "deployment", "stage_id": "s1"}
@@ -102,25 +107,88 @@ async def test_every_face_shows_a_sealed_log(
     assert followed == list(range(1, LINES + 1))
 
 
+SAID_OF_LOSS = "the log of the stage 's1' is lost: the object 'stage-logs/"
+
+
+@contextmanager
+def expect_loss() -> Iterator[None]:
+    """Whatever is called in the block says that the log is lost."""
+    with pytest.raises(CallError) as lost:
+        yield
+    assert lost.value.status == "DATA_LOSS"
+    assert lost.value.message.startswith(SAID_OF_LOSS)
+
+
 async def test_every_face_says_that_a_log_is_lost(
     sealed: ServedControlPlane, client: httpx2.AsyncClient
 ) -> None:
     await lose_object(sealed)
 
-    said = "the log of the stage 's1' is lost: the object 'stage-logs/"
     stub = StageLogServiceStub(sealed.admin.channel)
-    with pytest.raises(CallError) as lost:
+    with expect_loss():
         await call(stub.ReadStageLog, logs_pb2.ReadStageLogRequest(**HERE))
-    assert lost.value.status == "DATA_LOSS"
-    assert lost.value.message.startswith(said)
+    with expect_loss():
+        await call(stub.SearchStageLog, logs_pb2.SearchStageLogRequest(**HERE, text="line"))
+    following = api_pb2.FollowStageLogRequest(**HERE)
+    parts = stream(sealed.admin.deployments.FollowStageLog, following)
+    async with aclosing(parts):
+        with expect_loss():
+            await anext(parts)
     answer = await download(sealed, client)
     assert answer.status_code == 500
-    assert answer.text.startswith(said)
+    assert answer.text.startswith(SAID_OF_LOSS)
     request = apiservice.ListStageLogsRequest(deployment_id="deployment")
     whole = await call(sealed.admin.api.ListStageLogs, request)
     [block] = whole.stage_logs["s1"].blocks
-    assert block.log.startswith(said)
+    assert block.log.startswith(SAID_OF_LOSS)
     assert block.created_at > time.time() - 600  # seen also by who wants only new lines
+
+
+async def test_a_browser_is_told_that_a_log_is_lost(
+    sealed: ServedControlPlane, client: httpx2.AsyncClient
+) -> None:
+    await lose_object(sealed)
+    identity = sessions.UserIdentity(
+        subject="ada", via=access_pb2.Session.OIDC, roles=("Viewer",), groups=()
+    )
+    now = int(time.time())
+    token = await sessions.start(sealed.stores, "default", identity, now=lambda: now)
+
+    answer = await client.post(
+        f"http://{sealed.address}/grpc.service.webservice.WebService/GetStageLog",
+        content=frame(webservice.GetStageLogRequest(**HERE).SerializeToString()),
+        headers={
+            "content-type": "application/grpc-web+proto",
+            "x-grpc-web": "1",
+            "cookie": f"token={token}",
+        },
+    )
+
+    told = {**answer.headers, **read_trailers(answer.content)}
+    assert told["grpc-status"] == "15"  # DATA_LOSS
+    assert unquote(told["grpc-message"]).startswith(SAID_OF_LOSS)
+
+
+def read_trailers(body: bytes) -> dict[str, str]:
+    """Returns the last frame of a gRPC-Web answer, if it has one."""
+    lines = body[5:].decode().splitlines() if body[:1] == b"\x80" else []
+    return {
+        name.strip().lower(): text.strip() for name, _, text in (x.partition(":") for x in lines)
+    }
+
+
+async def test_a_stream_says_that_a_log_is_lost_and_goes_on(sealed: ServedControlPlane) -> None:
+    """How long the log is needs no object: a page that asks for new lines only is told that."""
+    await lose_object(sealed)
+    logs = [api_pb2.FollowedLog(**HERE, first_line=1), api_pb2.FollowedLog(**HERE)]
+    request = api_pb2.WatchChangesRequest(logs=logs, keep_alive_seconds=1)
+    responses = stream(sealed.admin.project.WatchChanges, request)
+
+    async with aclosing(responses):
+        first = {new.place: new for new in (await anext(responses)).new_lines}
+        assert first[0].refusal.startswith(SAID_OF_LOSS)
+        assert (first[1].total_lines, first[1].refusal) == (LINES, "")
+        assert (await anext(responses)).cursor
 
 
 @pytest.mark.parametrize("sealed", ["folder"], indirect=True)

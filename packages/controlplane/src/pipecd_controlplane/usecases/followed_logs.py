@@ -11,7 +11,8 @@ from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import stage_logs
 from pipecd_controlplane.usecases.roles import Grant
-from pipecd_model.errors import NotFoundError, PipecdError
+from pipecd_model.errors import NotFoundError, PipecdError, UnavailableError
+from pipecd_runtime.backoff import Backoff
 from pipecd_wire.pipecd.api import api_pb2 as pb
 
 MOST_LINES: Final = 5000
@@ -19,6 +20,11 @@ MOST_LINES: Final = 5000
 
 RIGHTS: Final = frozenset({ChangeKind.PROJECT, ChangeKind.SESSION, ChangeKind.LABELS})
 """After which a log may be refused that was shown before."""
+
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 30.0
+"""How long a log rests that cannot be read now. A silent bucket holds a read for a while, and with
+it everything else of the stream: it is not asked all the time."""
 
 FindGrant = Callable[[], Awaitable[Grant | None]]
 """Returns the permission of the caller, as it is now, to see deployments."""
@@ -41,6 +47,30 @@ class FollowedLog:
         self.is_done = False
         self.ends_at: float | None = None
         """When it counts as complete, though nobody has sealed it: its stage is over."""
+        self.retry_at: float | None = None
+        """When it is read again, after it could not be."""
+        self._backoff = Backoff(
+            first_seconds=FIRST_RETRY_SECONDS, longest_seconds=LONGEST_RETRY_SECONDS
+        )
+
+    def find_next_read(self, now: float) -> float | None:
+        """Returns when it is to be read, `now` or later; None when only a change leads to that."""
+        if self.is_done:
+            return None
+        if self.retry_at is not None:
+            return max(self.retry_at, now)
+        if self.is_stale:
+            return now
+        return None if self.ends_at is None else max(self.ends_at, now)
+
+    def retry_later(self, now: float) -> None:
+        """Notes that it could not be read now: what it has is still to be read."""
+        self.is_stale = True
+        self.retry_at = now + self._backoff.next_pause_seconds()
+
+    def note_read(self) -> None:
+        self.retry_at = None
+        self._backoff.reset()
 
     def is_about(self, change: Change) -> bool:
         if change.kind is ChangeKind.STAGE_LOG:
@@ -78,32 +108,43 @@ class FollowedLogs:
 
     def has_more(self) -> bool:
         """Returns whether something can be read now."""
-        return any(log.is_stale and not log.is_done for log in self._logs)
+        return self.find_seconds_left() == 0
 
     def find_seconds_left(self) -> float | None:
-        """Returns in how many seconds a log ends by itself; None when none does."""
-        ends = [log.ends_at for log in self._logs if log.ends_at is not None and not log.is_done]
-        return max(min(ends) - self._clock(), 0.0) if ends else None
+        """Returns in how many seconds a log is to be read by itself; None when none is."""
+        now = self._clock()
+        reads = [log.find_next_read(now) for log in self._logs]
+        return min((each - now for each in reads if each is not None), default=None)
 
     async def read_new(self) -> list[pb.NewLines]:
-        """Returns what is new; of a long log only a part, and then there is more."""
+        """Returns what is new; of a long log only a part, and then there is more.
+
+        A log that cannot be read now is read again later, and nothing is said of it until then.
+        """
         found = []
         now = self._clock()
         for log in self._logs:
-            is_due = log.is_stale or (log.ends_at is not None and log.ends_at <= now)
-            if log.is_done or not is_due:
+            next_read = log.find_next_read(now)
+            if next_read is None or next_read > now:
                 continue
             try:
                 new = await self._read(log)
+            except UnavailableError:
+                log.retry_later(self._clock())
+                continue
             except PipecdError as error:
                 log.is_done = True
                 new = pb.NewLines(place=log.place, refusal=str(error))
+            log.note_read()
             if new is not None:
                 found.append(new)
         return found
 
     async def _read(self, log: FollowedLog) -> pb.NewLines | None:
-        """Returns the next lines of a log; None when there are none. Raises NotFoundError."""
+        """Returns the next lines of a log; None when there are none.
+
+        Raises NotFoundError; UnavailableError when it can be read later.
+        """
         grant = await self._find_grant()
         deployment = await self._stores.deployments.find(self._project_id, log.key.deployment_id)
         if grant is None or deployment is None or not grant.covers(deployment.labels):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watch everything that changes in a project, and read who did what."""
 
+import math
+import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
@@ -76,6 +78,7 @@ class V1ProjectApi:
             known = history.parse_cursor(request.cursor) if request.cursor else history.position
             position = history.position if known is None else known
             read_again = known is None
+            keep_alive_seconds = request.keep_alive_seconds or math.inf
             must_answer = True  # the client reads after the first one, and misses no later change
             while True:
                 missed = history.read_since(position)
@@ -88,14 +91,20 @@ class V1ProjectApi:
                 )
                 if must_answer or read_again or response.changes or response.new_lines:
                     yield response
-                read_again = must_answer = False
-                if logs.has_more():
-                    continue
-                waits = [request.keep_alive_seconds or None, logs.find_seconds_left()]
-                seconds = min((each for each in waits if each is not None), default=None)
-                heard = await listener.wait_changes(seconds=seconds)
-                logs.notice(heard)
-                must_answer = not heard and 0 < request.keep_alive_seconds == seconds
+                    answer_by = time.monotonic() + keep_alive_seconds
+                read_again = False
+                if not logs.has_more():
+                    seconds = _find_wait(answer_by - time.monotonic(), logs.find_seconds_left())
+                    logs.notice(await listener.wait_changes(seconds=seconds))
+                # Since the last answer: a log that is tried again, or changes that are not told,
+                # end a wait early, and would keep the stream silent for ever.
+                must_answer = time.monotonic() >= answer_by
+
+
+def _find_wait(*seconds: float | None) -> float | None:
+    """Returns the shortest of some waits; None when there is no end to any of them."""
+    shortest = min((each for each in seconds if each is not None), default=math.inf)
+    return None if shortest == math.inf else max(shortest, 0.0)
 
 
 def _describe_changes(

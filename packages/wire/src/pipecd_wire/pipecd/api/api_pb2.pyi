@@ -1510,7 +1510,7 @@ class NewLines(_message.Message):
     completed: _builtins.bool
     """Nothing will follow."""
     refusal: _builtins.str
-    """Why it is not followed, or not any more: there is no such log, or the caller has no right to it. Nothing will follow."""
+    """Why it is not followed, or not any more: there is no such log, its lines are lost, or the caller has no right to it. Nothing will follow. Of a log that cannot be read for a while nothing is said until it can be."""
     @_builtins.property
     def blocks(self) -> _containers.RepeatedCompositeFieldContainer[_logblock_pb2.LogBlock]: ...
     def __init__(
