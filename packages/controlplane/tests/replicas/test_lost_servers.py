@@ -3,7 +3,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -23,20 +23,12 @@ from pipecd_controlplane.usecases.replicated.messages import SealedBox
 from pipecd_controlplane.usecases.replicated.notifier import Notifier
 from pipecd_controlplane.usecases.replicated.state import ReplicatedState, open_replicated
 from pipecd_model.errors import UnavailableError
-from pipecd_test_support.postgres import PostgresForTests, running_postgres, shared_postgres
+from pipecd_test_support.postgres import PostgresForTests, running_postgres
 from pipecd_test_support.waiting import Soon
 
 AGENT = Agent(project_id="ours", piped_id="piped")
 CHANGE = Change(kind=ChangeKind.PIPED, id="piped", project_id="ours")
 KEY = b"k" * 64
-
-
-@pytest.fixture
-def where() -> Iterator[PostgresServer]:
-    server = shared_postgres()
-    name = server.create_database()
-    yield PostgresServer(url=server.url(name), connections=4)
-    server.drop_database(name)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,14 +66,6 @@ async def serving_on(
         if admin_key is not None:
             shutil.copy(admin_key, running.admin_key_file)
         yield await ServedControlPlane.of(running, opened)
-
-
-@pytest.fixture
-def where() -> Iterator[PostgresServer]:
-    server = shared_postgres()
-    name = server.create_database()
-    yield PostgresServer(url=server.url(name), connections=4)
-    server.drop_database(name)
 
 
 @pytest.fixture
