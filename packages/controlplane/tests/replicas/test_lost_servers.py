@@ -3,7 +3,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,27 +11,24 @@ import pytest
 
 from pipecd_controlplane.store.changes import Change, ChangeKind, project_topic
 from pipecd_controlplane.store.postgres.config import PostgresServer
-from pipecd_controlplane.usecases.bus import Listener
+from pipecd_controlplane.store.postgres.notices import Notice, decode_notice
+from pipecd_controlplane.store.postgres.session import SessionSubscriber
+from pipecd_controlplane.usecases.bus import Bus, Listener
 from pipecd_controlplane.usecases.change_history import ChangeHistories
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_controlplane.usecases.replicated.attempts import ReplicatedAttemptLimiter
+from pipecd_controlplane.usecases.replicated.bus import ReplicatedBus
+from pipecd_controlplane.usecases.replicated.echo import Echo
 from pipecd_controlplane.usecases.replicated.messages import SealedBox
+from pipecd_controlplane.usecases.replicated.notifier import Notifier
 from pipecd_controlplane.usecases.replicated.state import ReplicatedState, open_replicated
 from pipecd_model.errors import UnavailableError
-from pipecd_test_support.postgres import PostgresForTests, running_postgres, shared_postgres
+from pipecd_test_support.postgres import PostgresForTests, running_postgres
 from pipecd_test_support.waiting import Soon
 
 AGENT = Agent(project_id="ours", piped_id="piped")
 CHANGE = Change(kind=ChangeKind.PIPED, id="piped", project_id="ours")
 KEY = b"k" * 64
-
-
-@pytest.fixture
-def where() -> Iterator[PostgresServer]:
-    server = shared_postgres()
-    name = server.create_database()
-    yield PostgresServer(url=server.url(name), connections=4)
-    server.drop_database(name)
 
 
 @pytest.fixture
@@ -121,6 +118,37 @@ async def test_whoever_may_have_missed_something_is_sent_away_to_read_again(
     with one.bus.listen(project_topic("ours")) as again:
         one.bus.publish([CHANGE])
         assert await soon(again.wait_changes()) == [CHANGE]
+
+
+async def test_one_notice_does_for_all_who_have_to_catch_up(
+    pair: tuple[ReplicatedState, ReplicatedState], soon: Soon
+) -> None:
+    one, other = pair
+    heard: asyncio.Queue[Notice | None] = asyncio.Queue()
+    subscriber = SessionSubscriber(
+        hear=lambda payload: heard.put_nowait(decode_notice(payload)), resync=lambda: None
+    )
+    with other.database.session.subscription(subscriber):
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(50):
+                tasks.create_task(one.bus.catch_up())
+        one.bus.publish([CHANGE])
+        pings = 0
+        while not (notice := await soon(heard.get())) or not notice.changes:
+            pings += bool(notice and notice.ping)
+
+    assert 1 <= pings <= 5  # one for the first, one for the others; heartbeats have theirs
+
+
+async def test_who_cannot_catch_up_is_answered_all_the_same(
+    pair: tuple[ReplicatedState, ReplicatedState], soon: Soon
+) -> None:
+    """What it reads is as old as the session that was lost; all is read anew after that."""
+    notifier = Notifier(pair[0].database)
+    unheard = Echo(notifier)
+    bus = ReplicatedBus(Bus(), notifier, unheard, catch_up_seconds=0.1)
+
+    await soon(bus.catch_up())
 
 
 async def test_a_job_goes_to_another_server_when_its_own_ends(

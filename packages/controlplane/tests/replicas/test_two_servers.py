@@ -3,9 +3,9 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,17 @@ from pipecd_controlplane.app import control_plane
 from pipecd_controlplane.settings import ServerSettings
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_model.errors import ConfigError
+from pipecd_test_support.balancer import Balancer
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import AgentClient, ServedControlPlane
 from pipecd_test_support.postgres import shared_postgres
-from pipecd_test_support.waiting import Soon
+from pipecd_test_support.waiting import Soon, wait_answer
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.pipecd.api import api_pb2 as own
+from pipecd_wire.pipecd.api.overview_pb2 import SearchApplicationsRequest
+from pipecd_wire.pipecd.api.overview_pb2_grpc import OverviewServiceStub
 from pipecd_wire.pipecd.push import push_pb2 as pb
+from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.rpc import call, stream
 
 REQUEST = pb.WatchRequest(instance_id="instance", data_folder_id="folder")
@@ -62,14 +66,6 @@ async def serving_on(
         if admin_key is not None:
             shutil.copy(admin_key, running.admin_key_file)
         yield await ServedControlPlane.of(running, opened)
-
-
-@pytest.fixture
-def where() -> Iterator[PostgresServer]:
-    server = shared_postgres()
-    name = server.create_database()
-    yield PostgresServer(url=server.url(name), connections=4)
-    server.drop_database(name)
 
 
 @pytest.fixture
@@ -133,6 +129,84 @@ async def test_what_changes_here_is_heard_by_who_watches_there(
         heard: set[str] = set()
         while "d1" not in heard:
             heard |= {each.id for each in (await soon(anext(messages))).changes}
+
+
+LISTEN = b"LISTEN "
+PING = b'"ping"'
+
+
+async def search_names(plane: ServedControlPlane) -> set[str]:
+    stub = OverviewServiceStub(plane.admin.channel)
+    found = await call(stub.SearchApplications, SearchApplicationsRequest())
+    return {each.application.name for each in found.applications}
+
+
+async def test_a_search_there_finds_what_was_added_here_before(
+    where: PostgresServer, tmp_path: Path, soon: Soon
+) -> None:
+    """Whoever hears of a change from one server may ask another, which has not heard of it yet."""
+    name = where.url.partition("@/")[2].partition("?")[0]
+    balancer = Balancer([str(shared_postgres().socket)], words=(LISTEN, PING))
+    async with serving_on(where, tmp_path / "one") as one, balancer.listening():
+        through = replace(where, url=f"postgresql://postgres@{balancer.address}/{name}")
+        key = one.running.admin_key_file
+        async with serving_on(through, tmp_path / "other", admin_key=key) as other:
+            agent = await one.agent()
+            await one.application(agent, name="first")
+            assert await soon(search_names(other)) == {"first"}
+
+            (listening,) = [each for each in balancer.connections if LISTEN in each.said]
+            listening.through.clear()
+            for each in balancer.connections:
+                each.said.discard(PING)
+            await one.application(agent, name="second")
+            searching = asyncio.create_task(search_names(other))
+
+            async def is_asking() -> bool:
+                return searching.done() or any(PING in each.said for each in balancer.connections)
+
+            await wait_answer(is_asking, bool)
+            listening.through.set()
+
+            assert await soon(searching) == {"first", "second"}
+
+
+async def test_an_idempotency_key_that_is_repeated_there_makes_nothing_new(site: Site) -> None:
+    """The answer of the first server was lost, and the balancer chooses another one."""
+    agent = await site.one.agent()
+    application_id = await site.one.application(agent)
+    request = own.SyncApplicationRequest(application_id=application_id)
+    made = []
+    for plane in (site.one, site.other, site.one):
+        user = await plane.user(plane.admin.key, extra=[("pipecd-idempotency-key", "once")])
+        made.append((await call(user.applications.SyncApplication, request)).command_id)
+
+    assert len(set(made)) == 1
+    listed = await call(
+        (await site.meet(agent)).service.ListUnhandledCommands,
+        pipedservice.ListUnhandledCommandsRequest(),
+    )
+    assert [each.id for each in listed.commands] == made[:1]
+
+
+async def test_of_two_servers_that_get_an_idempotency_key_at_once_one_makes_something(
+    site: Site,
+) -> None:
+    agent = await site.one.agent()
+    application_id = await site.one.application(agent)
+    request = own.SyncApplicationRequest(application_id=application_id)
+    extra = [("pipecd-idempotency-key", "once")]
+    users = [await each.user(each.admin.key, extra=extra) for each in (site.one, site.other)]
+    async with asyncio.TaskGroup() as tasks:
+        made = [
+            tasks.create_task(call(each.applications.SyncApplication, request)) for each in users
+        ]
+
+    assert len({each.result().command_id for each in made}) == 1
+    listed = await call(
+        agent.service.ListUnhandledCommands, pipedservice.ListUnhandledCommandsRequest()
+    )
+    assert len(listed.commands) == 1
 
 
 async def test_of_two_instances_at_two_servers_one_holds_the_lease(site: Site, soon: Soon) -> None:

@@ -17,7 +17,7 @@ from pipecd_test_support.sign_in_site import (
 
 
 @pytest.fixture
-def site_with(tmp_path: Path) -> SiteWith:
+def site_with(store_kind: str, tmp_path: Path) -> SiteWith:
     """A site with settings of its own: `async with site_with(public_url=…) as site`."""
     return partial(serving_site, tmp_path / "data")
 

@@ -2,6 +2,7 @@
 """Lists found by labels and columns: what a filter means does not depend on what leads."""
 
 import re
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -148,6 +149,41 @@ async def test_what_has_led_a_list_leads_its_next_pages_for_some_time(
     assert [each.id for each in page.items] == ["e0"]
     now += DRIVING_SECONDS
     assert await find() == "status"
+
+
+def test_what_has_led_is_known_in_little_memory_however_long_the_values_of_filters_are() -> None:
+    """Callers choose them: a thousand messages of megabytes would be gigabytes."""
+    lately = DrivingFilters()
+
+    def note(number: int) -> None:
+        text = f"{number}" * (1 << 20)
+        lately.note("ours", DeploymentFilter(labels={"env": text, text: "x"}).rows(), "label 0")
+
+    tracemalloc.start()
+    try:
+        note(0)
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, 10):
+            note(number)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert grown < 1 << 20
+
+
+def test_what_has_led_a_list_is_known_of_that_list_alone() -> None:
+    lately = DrivingFilters()
+
+    def wanted(**labels: str) -> Filter:
+        return DeploymentFilter(labels=labels, statuses=STATUSES).rows()
+
+    lately.note("ours", wanted(env="dev", team="x"), "label 1")
+
+    assert lately.find("ours", wanted(team="x", env="dev")) == "label 1"
+    for other in (wanted(env="dev"), wanted(env="x", team="dev"), DeploymentFilter().rows()):
+        assert lately.find("ours", other) is None
+    assert lately.find("theirs", wanted(env="dev", team="x")) is None
 
 
 @pytest.mark.sqlite

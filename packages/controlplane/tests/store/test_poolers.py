@@ -2,6 +2,7 @@
 """A real PgBouncer between control planes and PostgreSQL: used, or refused before any harm."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -14,10 +15,11 @@ import pytest
 from pipecd_controlplane.store.move.open import open_source
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.postgres.database import PostgresDatabase, open_postgres
-from pipecd_controlplane.store.postgres.pool import connect
-from pipecd_controlplane.store.postgres.poolers import refuse_shared_sessions
+from pipecd_controlplane.store.postgres.pool import connect, connect_plain
+from pipecd_controlplane.store.postgres.poolers import ProcessQuestion, refuse_shared_sessions
 from pipecd_controlplane.store.postgres.session import LOCK, SessionSubscriber, claim_alone
 from pipecd_model.errors import StateError, UnavailableError
+from pipecd_test_support.balancer import Balancer
 from pipecd_test_support.database_contract import add_project, list_ids
 from pipecd_test_support.pgbouncer import (
     MISSING,
@@ -25,12 +27,14 @@ from pipecd_test_support.pgbouncer import (
     find_pgbouncer,
     running_pgbouncer,
 )
-from pipecd_test_support.postgres import shared_postgres
+from pipecd_test_support.postgres import PORT, shared_postgres
 from pipecd_test_support.waiting import Soon, wait_answer
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 ROUND_ROBIN = MappingProxyType({"server_round_robin": "1"})
 SETTINGS_IGNORED = MappingProxyType({"ignore_startup_parameters": "lock_timeout"})
+
+FEW = MappingProxyType({"default_pool_size": "3"})
 
 REFUSAL = "a pooler between this server and PostgreSQL gives connections no session of their own"
 
@@ -144,6 +148,89 @@ async def test_a_pooler_of_transactions_is_noticed_however_many_processes_it_has
             pass
         with pytest.raises(StateError, match=REFUSAL):
             await refuse_shared_sessions(where)
+
+
+@asynccontextmanager
+async def balanced(
+    program: Path, direct: PostgresServer, pool_mode: str, settings: Mapping[str, str], count: int
+) -> AsyncIterator[PostgresServer]:
+    """The same database through so many poolers, to each of which connections go in turn."""
+    server = shared_postgres()
+    async with AsyncExitStack() as opened:
+        poolers = [
+            opened.enter_context(running_pgbouncer(program, server, pool_mode, settings))
+            for _ in range(count)
+        ]
+        for pooler in poolers:
+            async with held_processes(through(pooler, direct), 2):
+                pass  # more than one for each, where the oldest is handed out
+        sockets = [str(each.root / f".s.PGSQL.{PORT}") for each in poolers]
+        balancer = await opened.enter_async_context(Balancer(sockets).listening())
+        name = direct.url.partition("@/")[2].partition("?")[0]
+        yield replace(direct, url=f"postgresql://postgres@{balancer.address}/{name}")
+
+
+@pytest.mark.parametrize("settings", [NOTHING, ROUND_ROBIN], ids=["newest", "oldest"])
+@pytest.mark.parametrize("count", [2, 5])
+async def test_several_poolers_of_transactions_behind_a_balancer_are_noticed(
+    program: Path, direct: PostgresServer, settings: Mapping[str, str], count: int
+) -> None:
+    """Two connections alone would each have a pooler, and a process, of their own."""
+    async with balanced(program, direct, "transaction", settings, count) as where:
+        with pytest.raises(StateError, match=REFUSAL):
+            await refuse_shared_sessions(where)
+
+
+async def test_several_poolers_of_sessions_behind_a_balancer_are_used(
+    program: Path, direct: PostgresServer
+) -> None:
+    async with (
+        balanced(program, direct, "session", ROUND_ROBIN, 2) as where,
+        opening(where) as database,
+    ):
+        await database.write(add_project("p"))
+        assert await list_ids(database) == ["p"]
+
+
+async def test_a_pooler_that_has_few_sessions_left_is_asked_with_those(
+    program: Path, direct: PostgresServer
+) -> None:
+    """Its size is that of what servers need; a look at it may not want more."""
+    with running_pgbouncer(program, shared_postgres(), "session", FEW) as pooler:
+        await refuse_shared_sessions(through(pooler, direct))
+
+
+async def test_a_server_whose_plpgsql_may_not_be_used_is_asked_without_it(
+    program: Path, direct: PostgresServer
+) -> None:
+    """Only the look at poolers would need it."""
+    server = shared_postgres()
+    name = direct.url.partition("@/")[2].partition("?")[0]
+    role = f"somebody{secrets.token_hex(4)}"
+    server.run_sql(f"CREATE ROLE {role} LOGIN")
+    server.run_sql("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC", database=name)
+    try:
+        await refuse_shared_sessions(replace(direct, url=server.url(name, user=role)))
+        server.run_sql("DROP EXTENSION plpgsql", database=name)
+        await refuse_shared_sessions(direct)
+        with (
+            running_pgbouncer(program, server, "transaction") as pooler,
+            pytest.raises((StateError, asyncpg.PostgresError)),
+        ):
+            await refuse_shared_sessions(through(pooler, direct))
+    finally:
+        server.run_sql(f"DROP ROLE {role}")
+
+
+async def test_a_server_whose_messages_get_lost_is_asked_without_them(
+    direct: PostgresServer,
+) -> None:
+    """What is between may pass on rows alone."""
+    connection = await connect_plain(direct)
+    question = ProcessQuestion(connection)
+    connection.remove_log_listener(question._note)
+    assert await question.ask() == question.named
+    await connection.close()
 
 
 @pytest.mark.parametrize("processes", [0, 3])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from sqlalchemy import bindparam, select
 
 from pipecd_controlplane.http.probes import Probes
 from pipecd_controlplane.store import schema
@@ -107,6 +108,8 @@ async def go_on(database: Database, soon: Soon) -> None:
     await soon(write())
     assert await list_ids(database) == ["after", "before"]
 
+
+GET = select(schema.project.c.data).where(schema.project.c.id == bindparam("id"))
 
 FAIL = """
 CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -357,6 +360,45 @@ async def test_a_password_that_is_wrong_is_refused_and_a_new_one_is_read_without
         await go_on(database, soon)
     for secret in ("wrong-word", "open-sesame", "new-word"):
         assert secret not in caplog.text
+
+
+async def test_a_password_file_that_is_missing_refuses_the_start(
+    where: PostgresServer, tmp_path: Path
+) -> None:
+    theirs = replace(where, password_file=tmp_path / "password")
+    with pytest.raises(ConfigError, match=r"the password of the database: .*No such"):
+        async with opening(theirs):
+            pass
+
+
+async def test_a_password_file_that_is_gone_for_a_while_is_no_callers_fault(
+    where: PostgresServer, tmp_path: Path, soon: Soon
+) -> None:
+    """An agent takes INVALID_ARGUMENT for the last word, and drops what it has reported."""
+    file = tmp_path / "password"
+    file.write_text("open-sesame\n")
+    async with opening(replace(where, password_file=file)) as database:
+        file.unlink()
+        for ask in (
+            lambda: database.write(add_project("before")),
+            lambda: list_ids(database),
+            lambda: database.one(GET, id="before"),
+        ):
+            with pytest.raises(UnavailableError, match="cannot read the password") as caught:
+                await ask()
+            assert "passwordFile" in caught.value.hint
+
+        file.write_bytes(b"\xff")
+        with pytest.raises(UnavailableError, match="cannot read the password"):
+            await list_ids(database)
+
+        file.write_text("open-sesame\n")
+        await database.write(add_project("before"))
+        await go_on(database, soon)
+
+        # A connection that is open needs no password.
+        file.unlink()
+        assert await list_ids(database) == ["after", "before"]
 
 
 CUT_OFF = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{}'"

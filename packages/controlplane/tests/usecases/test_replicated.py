@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipecd_controlplane.store.changes import project_topic
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.replicated.state import ReplicatedState, open_replicated
@@ -40,3 +41,13 @@ class TestReplicated(SharedStateContract):
     @pytest.fixture
     def kept(self, pair: Pair) -> Stores:
         return stores(pair[0].database, lambda: MessageBuilder.NOON)
+
+
+async def test_who_catches_up_has_heard_what_was_committed_before(pair: Pair) -> None:
+    one, other = pair
+    kept = stores(one.database, lambda: MessageBuilder.NOON)
+    with other.bus.listen(project_topic("ours")) as there:
+        await kept.applications.add(MessageBuilder().application(id="new"))
+        await other.bus.catch_up()
+
+        assert "new" in {each.id for each in await there.wait_changes(seconds=0)}

@@ -27,8 +27,16 @@ VARIABLE: Final = "PIPECD_TEST_STORE"
 
 ON_BOTH: Final = (
     "packages/controlplane/tests/api/test_go_agents.py",
+    "packages/controlplane/tests/api/test_isolation.py",
+    "packages/controlplane/tests/api/test_my_rights.py",
+    "packages/controlplane/tests/auth",
     "packages/controlplane/tests/matrix",
     "packages/controlplane/tests/serve",
+    "packages/controlplane/tests/signin/test_last_way_in.py",
+    "packages/controlplane/tests/signin/test_password.py",
+    "packages/controlplane/tests/signin/test_sign_in_link.py",
+    "packages/controlplane/tests/signin/test_terminal_login.py",
+    "packages/controlplane/tests/signin/test_web_stream.py",
     "packages/controlplane/tests/store",
     "packages/controlplane/tests/usecases",
     "packages/controlplane/tests/wire",

@@ -6,6 +6,7 @@ costs the same at any depth. Several values of that filter are several index sca
 other filters are checked row by row.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -60,10 +61,6 @@ class Filter:
         counts = sorted((name, len(values)) for name, values in self.columns.items() if values)
         return tuple(counts), len(self.labels), self.updated_since > 0
 
-    def key(self) -> object:
-        """Returns what equals that of an equal filter, and is hashable."""
-        return tuple(sorted(self.columns.items())), tuple(sorted(self.labels.items()))
-
     def parameters(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name, values in self.columns.items():
@@ -96,22 +93,28 @@ class DrivingFilters:
     """Which filter drove each list lately: its next pages, and its updates, count no rows again.
 
     A choice that is out of date costs time and changes no result. Units use it in their threads.
+    Filters are known by a digest: callers choose their values, which may be megabytes long.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, object], tuple[float, str]] = {}
+        self._known: dict[bytes, tuple[float, str]] = {}
 
     def find(self, project_id: str, wanted: Filter) -> str | None:
         """Returns the filter that drove the list lately; None when none did."""
-        until, driving = self._known.get((project_id, wanted.key()), (0.0, ""))
+        until, driving = self._known.get(_digest(project_id, wanted), (0.0, ""))
         return driving if self._clock() < until else None
 
     def note(self, project_id: str, wanted: Filter, driving: str) -> None:
         if len(self._known) >= MOST_DRIVING:
             self._known = {}  # a new one, because threads may be reading this one
-        key = (project_id, wanted.key())
-        self._known[key] = (self._clock() + DRIVING_SECONDS, driving)
+        self._known[_digest(project_id, wanted)] = (self._clock() + DRIVING_SECONDS, driving)
+
+
+def _digest(project_id: str, wanted: Filter) -> bytes:
+    """Returns a short key that equals that of an equal filter in the same project."""
+    values = (project_id, sorted(wanted.columns.items()), sorted(wanted.labels.items()))
+    return hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class ProjectIndex:
         self._refreshing = asyncio.Lock()
 
     async def read(self) -> list[IndexedApplication]:
-        """Returns all of them, as of now."""
+        """Returns all of them, as of the last change that the history holds."""
         async with self._refreshing:
             await self._refresh()
             return list(self._found.values())
@@ -199,4 +199,6 @@ class ApplicationIndexes:
         if index is None:
             index = ProjectIndex(self._stores, project_id, self._histories.find(project_id))
             self._indexes[project_id] = index
+        # Whoever was told of a change by another server may ask this one.
+        await self._histories.catch_up()
         return await index.read()

@@ -90,6 +90,9 @@ class Bus:
                 for listener in self._listeners.get(topic, ()):
                     listener.notify(change)
 
+    async def catch_up(self) -> None:
+        """Does nothing: the store publishes a change before the call of its writer returns."""
+
     @contextmanager
     def listen(self, *topics: Topic) -> Iterator[Listener]:
         """Yields a listener that is subscribed while the block runs.

@@ -91,6 +91,10 @@ class ChangeHistories:
         self._subscribed = ExitStack()
         """For good: projects are few, and who comes back later must find what happened."""
 
+    async def catch_up(self) -> None:
+        """Waits until the histories hold what was committed before, see `ChangeBus.catch_up`."""
+        await self._bus.catch_up()
+
     def find(self, project_id: str) -> ProjectHistory:
         """Returns the history of a project; it begins now if there is none yet."""
         history = self._histories.get(project_id)

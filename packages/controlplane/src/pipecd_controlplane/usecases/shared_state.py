@@ -30,6 +30,12 @@ class ChangeBus(Protocol):
     def publish(self, changes: Sequence[Change]) -> None:
         """Notifies listeners in this process before it returns, those in other replicas soon."""
 
+    async def catch_up(self) -> None:
+        """Waits until listeners here are notified of all that any replica had committed before.
+
+        When that takes too long it returns all the same, and logs it.
+        """
+
     def listen(self, *topics: Topic) -> AbstractContextManager[Listener]:
         """Yields a listener that is subscribed while the block runs.
 

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects in a bucket: the contract on a real server, and what a server answers otherwise."""
 
+import ssl
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
 
 from pipecd_controlplane.store.blobs.blob_store import BlobsRefusedError, BlobsUnavailableError
 from pipecd_controlplane.store.blobs.config import AwsProfile, KeyFiles, S3Bucket, WebIdentity
@@ -187,3 +193,53 @@ async def test_a_role_without_its_token_is_said(buckets: BucketMaker, tmp_path: 
 
     with pytest.raises(BlobsUnavailableError, match="token"):
         await opened(buckets.describe(credentials=identity, region=REGION))
+
+
+@pytest.fixture
+def token_service(lab: AwsLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """moto's over TLS, without which the driver sends no token; this process trusts it."""
+    authority = trustme.CA()
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    @Request.application
+    def forward(request: Request) -> Response:
+        # The driver sends the query of a URL; moto reads an action in a body alone.
+        with urllib.request.urlopen(lab.url, request.query_string, 30) as answer:  # noqa: S310 - our own
+            return Response(answer.read(), content_type="text/xml")
+
+    server = make_server("127.0.0.1", 0, forward, threaded=True, ssl_context=context)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"https://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)  # a standard name, which the driver reads
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("token_service")
+async def test_a_role_is_taken_on_with_the_token_in_a_file(
+    lab: AwsLab, buckets: BucketMaker, tmp_path: Path
+) -> None:
+    """As a pod of Kubernetes does; its keys come from the token service, and are used for all."""
+    token = tmp_path / "token"
+    token.write_text("a.web.token")
+    role = "arn:aws:iam::123456789012:role/logs"
+    identity = WebIdentity(role_arn=role, token_file=token)
+
+    blobs = await opened(buckets.describe(credentials=identity, region=REGION))
+    await blobs.put("logs/a", b"one")
+
+    assert await blobs.get("logs/a") == b"one"
+    taken_on = lab.calls("AssumeRoleWithWebIdentity")
+    assert taken_on
+    for each in taken_on:
+        assert each["parameters"]["RoleArn"] == role
+        assert each["parameters"]["WebIdentityToken"] == "a.web.token"
+    # moto's own, of a session; the keys of other tests are "test".
+    assert {each["key"][:4] for each in lab.calls() if each["action"].startswith("S3:")} == {"ASIA"}

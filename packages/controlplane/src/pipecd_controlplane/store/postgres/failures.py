@@ -32,6 +32,11 @@ LOST: Final = (
 )
 """There is no answer just now; after a pause there may be one, perhaps of another server."""
 
+
+class UnreadablePasswordError(OSError):
+    """The file with the password cannot be read, perhaps only until it is replaced."""
+
+
 BadTextError: Final = asyncpg.CharacterNotInRepertoireError
 """A text with a NUL; `texts` keeps them, so this one is of a statement of ours."""
 
@@ -106,6 +111,11 @@ TROUBLES: Final = (
         errors=(asyncpg.PostgresSystemError, asyncpg.InternalServerError),
         sentence="the server of the database has failed",
         hint="see its log and its disk; it goes on by itself when the cause is gone",
+    ),
+    DatabaseTrouble(
+        errors=(UnreadablePasswordError,),
+        sentence="cannot read the password of the database",
+        hint="bring back the file that passwordFile names; it goes on by itself then",
     ),
     DatabaseTrouble(
         errors=LOST,

@@ -14,7 +14,12 @@ import asyncpg
 
 from pipecd_controlplane.store.postgres.commit_records import NumberedConnection
 from pipecd_controlplane.store.postgres.config import PostgresServer
-from pipecd_controlplane.store.postgres.failures import LOST, describe, explain_at_start
+from pipecd_controlplane.store.postgres.failures import (
+    LOST,
+    UnreadablePasswordError,
+    describe,
+    explain_at_start,
+)
 from pipecd_model.errors import ConfigError, UnavailableError
 from pipecd_runtime.backoff import Backoff
 from pipecd_runtime.logs import logger
@@ -91,6 +96,8 @@ class ConnectionPool:
             if connection is not None:
                 connection.terminate()  # a statement of it may still be running
             raise
+        except UnreadablePasswordError:
+            raise  # those that are open are as good as before
         except LOST:
             # The others have lost their server as well, and would fail one after the other.
             self._drop_idle()
@@ -227,6 +234,8 @@ def _explaining() -> Iterator[None]:
     """Turns what no retry would change into a sentence."""
     try:
         yield
+    except UnreadablePasswordError as error:
+        raise ConfigError(f"cannot read the password of the database: {error}") from None
     except asyncpg.ClientConfigurationError as error:
         raise _refuse_url(f": {describe(error)}") from None
     except ValueError:
@@ -280,4 +289,4 @@ def _read_password(path: Path) -> str:
     try:
         return path.read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the password of the database: {error}") from None
+        raise UnreadablePasswordError(str(error)) from None

@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from pipecd_controlplane.store.changes import Change, Topic
+from pipecd_controlplane.store.postgres.failures import describe
 from pipecd_controlplane.store.postgres.notices import Notice, encode_changes, read_changes
 from pipecd_controlplane.usecases.bus import Bus, Listener, Subscriber
+from pipecd_controlplane.usecases.replicated.echo import Echo
 from pipecd_controlplane.usecases.replicated.notifier import Notifier
 from pipecd_model.errors import PipecdError
 from pipecd_runtime.logs import logger
@@ -20,6 +22,8 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 RETRY_SECONDS: Final = 1.0
+CATCH_UP_SECONDS: Final = 2.0
+"""How long a read waits to hear what others have committed: it takes some milliseconds."""
 
 
 class ReplicatedBus:
@@ -28,9 +32,18 @@ class ReplicatedBus:
     `send_pending` must run.
     """
 
-    def __init__(self, local: Bus, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        local: Bus,
+        notifier: Notifier,
+        echo: Echo,
+        *,
+        catch_up_seconds: float = CATCH_UP_SECONDS,
+    ) -> None:
         self._local = local
         self._notifier = notifier
+        self._echo = echo
+        self._catch_up_seconds = catch_up_seconds
         self._pending: dict[Change, None] = {}
         self._has_pending = asyncio.Event()
 
@@ -42,6 +55,14 @@ class ReplicatedBus:
     def hear(self, notice: Notice) -> None:
         """Notifies listeners in this process of what another one has published."""
         self._local.publish(list(read_changes(notice)))
+
+    async def catch_up(self) -> None:
+        try:
+            async with asyncio.timeout(self._catch_up_seconds):
+                await self._echo.catch_up()
+        except (TimeoutError, PipecdError) as error:
+            # The session is lost, or deaf, which the heartbeat finds: all is read anew after that.
+            log.warning("replica.behind", error=describe(error))
 
     def listen(self, *topics: Topic) -> AbstractContextManager[Listener]:
         return self._local.listen(*topics)

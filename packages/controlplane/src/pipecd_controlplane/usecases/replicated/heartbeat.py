@@ -6,16 +6,15 @@ arrives any more is noticed, and the time it took is the lag.
 """
 
 import asyncio
-import itertools
 import random
 import time
 from typing import Final
 
 from pipecd_controlplane.store.postgres import commit_records
 from pipecd_controlplane.store.postgres.database import PostgresDatabase
-from pipecd_controlplane.store.postgres.notices import Notice
 from pipecd_controlplane.store.postgres.shared_tables import SharedStatements
 from pipecd_controlplane.usecases.replicated.channels import ALIVE_SECONDS, ChannelKind, Channels
+from pipecd_controlplane.usecases.replicated.echo import Echo
 from pipecd_controlplane.usecases.replicated.notifier import Notifier
 from pipecd_controlplane.usecases.replicated.presence import describe_presence
 from pipecd_controlplane.usecases.shared_state import ChangeBus
@@ -72,6 +71,7 @@ class Heartbeat:
         notifier: Notifier,
         channels: Channels,
         bus: ChangeBus,
+        echo: Echo,
         public_key: bytes,
     ) -> None:
         self._database = database
@@ -79,10 +79,8 @@ class Heartbeat:
         self._notifier = notifier
         self._channels = channels
         self._bus = bus
+        self._echo = echo
         self._public_key = public_key
-        self._numbers = itertools.count(1)
-        self._echo = asyncio.Event()
-        self._awaited = 0
         self._cleaned_at = time.monotonic()
         self.lag_seconds = 0.0
         """How long the last notice to itself took."""
@@ -119,11 +117,6 @@ class Heartbeat:
             for statement in FORGET:
                 await self._tables.run(statement)
 
-    def hear(self, notice: Notice) -> None:
-        """Takes a notice that this control plane has sent to itself."""
-        if notice.ping == self._awaited:
-            self._echo.set()
-
     async def bury_dead(self) -> None:
         """Ends the channels of control planes that give no sign of life any more."""
 
@@ -149,19 +142,9 @@ class Heartbeat:
         self._bus.publish([describe_presence(each.project_id, each.piped_id) for each in agents])
 
     async def _measure_lag(self) -> None:
-        self._awaited = next(self._numbers)
-        self._echo.clear()
         began = time.monotonic()
-        await self._notifier.send_notice(
-            Notice(
-                origin=self._notifier.replica_id,
-                to=self._notifier.replica_id,
-                ping=self._awaited,
-            )
-        )
         try:
-            async with asyncio.timeout(ECHO_SECONDS):
-                await self._echo.wait()
+            await self._echo.wait_heard(seconds=ECHO_SECONDS)
         except TimeoutError:
             log.warning("replica.deaf", seconds=ECHO_SECONDS)
             self._database.session.drop()

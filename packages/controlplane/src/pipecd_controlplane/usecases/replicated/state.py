@@ -19,6 +19,7 @@ from pipecd_controlplane.usecases.questions import InProcessQuestions
 from pipecd_controlplane.usecases.replicated.attempts import ReplicatedAttemptLimiter
 from pipecd_controlplane.usecases.replicated.bus import ReplicatedBus
 from pipecd_controlplane.usecases.replicated.channels import Channels
+from pipecd_controlplane.usecases.replicated.echo import Echo
 from pipecd_controlplane.usecases.replicated.encryption import check_encryption_keys
 from pipecd_controlplane.usecases.replicated.familiar import ReplicatedFamiliarNetworks
 from pipecd_controlplane.usecases.replicated.git_hints import ReplicatedGitHints
@@ -64,8 +65,11 @@ class ReplicatedState:
         box = SealedBox(keys)
         channels = Channels(self._tables, replica_id)
         self.messages = Messages(self._tables, notifier, box)
-        self.bus = ReplicatedBus(bus, notifier)
-        self.heartbeat = Heartbeat(database, notifier, channels, self.bus, box.public_key)
+        self.echo = Echo(notifier)
+        self.bus = ReplicatedBus(bus, notifier, self.echo)
+        self.heartbeat = Heartbeat(
+            database, notifier, channels, self.bus, self.echo, box.public_key
+        )
         self.presence = ReplicatedPresence(channels, self.bus)
         self.sightings = ReplicatedSightings(self._tables)
         self.familiar_networks = ReplicatedFamiliarNetworks(self._tables)
@@ -117,7 +121,7 @@ class ReplicatedState:
         if notice.to and notice.to != own:
             return
         if notice.ping:
-            self.heartbeat.hear(notice)
+            self.echo.hear(notice)
         elif notice.origin != own:
             if notice.changes:
                 self.bus.hear(notice)
