@@ -14,7 +14,7 @@ from pipecd_controlplane.store.stores import Stores
 @DATA_DIR
 @CONFIG_FILE
 def take_over_objects(*, data_dir: Path, config_file: Path | None) -> None:
-    """Let a restored server delete objects: no other server uses its bucket or folder any more.
+    """Let a restored server delete objects: no other server uses them any more.
 
     A database that was restored without its objects deletes none of them, because the server that
     the backup is from may still need them. The server must not run meanwhile.
