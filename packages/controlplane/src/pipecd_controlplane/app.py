@@ -48,6 +48,7 @@ from pipecd_controlplane.ops.operator import SIGN_IN_LINK, serving_operator
 from pipecd_controlplane.ops.retention import list_retention_jobs
 from pipecd_controlplane.ops.sign_in_link import answer_with_links
 from pipecd_controlplane.settings import ServerSettings
+from pipecd_controlplane.store.kept_objects import keeps_objects
 from pipecd_controlplane.store.own_blobs import open_own_blobs
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases.access import ProjectAccess, build_access
@@ -172,6 +173,12 @@ async def _open_core(
         max_stage_log_bytes=settings.retention.stage_log_bytes,
         blobs=await open_own_blobs(settings.blob_store, database),
     )
+    if await keeps_objects(database):
+        log.warning(
+            "objects.kept",
+            hint="this database was restored without its objects, so it deletes none, orphans"
+            " neither; once no other server uses them, run `pipecd take-over-objects`",
+        )
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)
     leases = Leases(kept.leases, settings.lease_times)

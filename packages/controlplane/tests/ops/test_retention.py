@@ -24,6 +24,8 @@ from pipecd_controlplane.store.blobs.folder import FolderBlobs
 from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.events import EventFilter
+from pipecd_controlplane.store.installation_values import choose_value
+from pipecd_controlplane.store.kept_objects import KEEPS_OBJECTS, YES, take_over_objects
 from pipecd_controlplane.store.log_sealing import DueLog
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores, stores
@@ -354,3 +356,23 @@ async def test_a_purge_goes_on_when_the_blob_store_does_not_answer(
     (tmp_path / "away").rename(tmp_path / "blobs")
     assert await remove_orphans(kept, blobs, lambda: 2**40) == 1
     assert [each async for each in blobs.iterate()] == []
+
+
+async def test_a_purge_keeps_the_objects_of_a_copy_for_its_original(
+    database: Database, build: MessageBuilder, tmp_path: Path
+) -> None:
+    """Which may keep its logs for longer."""
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.open()
+    kept = stores(database, lambda: build.NOON, blobs=blobs)
+    await ended(kept, build, "old", build.NOON)
+    key = LogKey(deployment_id="old", stage_id="s1")
+    await kept.log_sealing.seal(blobs, DueLog(project_id="ours", key=key))
+    await choose_value(database, KEEPS_OBJECTS, YES)
+
+    await purge(kept, Retention(), lambda: build.NOON + 400 * DAY)
+
+    assert await kept.deployments.find("ours", "old") is None
+    assert await remove_orphans(kept, blobs, lambda: 2**40) == 0
+    assert await take_over_objects(database)
+    assert await remove_orphans(kept, blobs, lambda: 2**40) == 1

@@ -67,6 +67,17 @@ def write_config(folder: Path, url: str) -> Path:
     return path
 
 
+def write_filestore(folder: Path, name: str, *, url: str = "") -> Path:
+    """Writes a configuration whose objects are in a folder of this name, the rows in PostgreSQL."""
+    datastore = f"  datastore: {{type: POSTGRESQL, config: {{url: '{url}'}}}}\n" if url else ""
+    path = folder / f"{name.replace('/', '-')}.yaml"
+    path.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+        f"  filestore: {{type: FOLDER, config: {{path: '{folder / name}'}}}}\n{datastore}"
+    )
+    return path
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
@@ -279,11 +290,23 @@ async def test_objects_alone_go_to_another_folder(
     assert find_objects(tmp_path / "new") == find_objects(folder)
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
 async def test_objects_that_stayed_are_moved_when_they_are_wanted_elsewhere_later(
-    folder: Path, to_config: Path, tmp_path: Path
+    server: RunServer,
+    folder: Path,
+    to_config: Path,
+    database: str,
+    tmp_path: Path,
+    *,
+    is_marked: bool,
 ) -> None:
-    """The rows were moved before: that alone is not everything."""
+    """The rows were moved before: that alone is not everything. The old place is none any more."""
     await fill_folder(folder)
+    if is_marked:
+        async with server(folder):
+            pass
+    else:
+        (folder / "encryption.key").write_bytes(b"k" * 32)
     command = ("move", "--data-dir", str(folder), "--to-config", str(to_config))
     code, said = await run(*command)
     assert code == 0, said
@@ -301,6 +324,18 @@ async def test_objects_that_stayed_are_moved_when_they_are_wanted_elsewhere_late
     assert code == 0, said
     assert "already, its objects are moved" in said
     assert find_objects(tmp_path / "new") == find_objects(folder)
+    old, now = (
+        write_filestore(tmp_path, each, url=database) for each in ("data/blobs", "new/blobs")
+    )
+    key = ("--encryption-key-file", str(folder / "encryption.key"))
+    code, said = await run(
+        *("server", "--data-dir", str(folder), "--listen", "127.0.0.1:0", *key),
+        *("--config-file", str(old)),
+    )
+    assert code == 1
+    assert "is not where this database has its objects" in said
+    async with server(folder, "--config-file", str(now), *key):
+        pass
 
 
 async def test_objects_alone_go_into_a_bucket_and_are_read_from_there(
@@ -334,21 +369,18 @@ async def test_objects_alone_go_into_a_bucket_and_are_read_from_there(
             pass
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
 async def test_after_objects_alone_were_moved_only_their_new_place_is_taken(
-    server: RunServer, folder: Path, tmp_path: Path
+    server: RunServer, folder: Path, tmp_path: Path, *, is_marked: bool
 ) -> None:
     """Logs that are sealed in one of the two would be missing in the other."""
-    await fill_folder(folder)
-    configs = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
-    for number, config in enumerate(configs):
-        config.write_text(
-            "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
-            f"  filestore: {{type: FOLDER, config: {{path: '{tmp_path / f'blobs{number}'}'}}}}\n"
-        )
+    await fill_folder(folder)  # as a pipecd without marks does
+    configs = [write_filestore(tmp_path, each) for each in ("blobs0", "blobs1")]
     (folder / "blobs").rename(tmp_path / "blobs0")
     one, other = (("--data-dir", str(folder), "--config-file", str(each)) for each in configs)
-    async with server(folder, *one[2:]):
-        pass
+    if is_marked:
+        async with server(folder, *one[2:]):
+            pass
     code, said = await run("server", *other, "--listen", "127.0.0.1:0")
     assert code == 1
     assert "is not where this database has its objects" in said
@@ -366,6 +398,52 @@ async def test_after_objects_alone_were_moved_only_their_new_place_is_taken(
     assert "it lacks their mark" in said
 
 
+async def test_two_settings_of_one_store_cost_no_database_its_mark(
+    server: RunServer, folder: Path, tmp_path: Path
+) -> None:
+    await fill_folder(folder)
+    (tmp_path / "link").symlink_to(folder / "blobs")
+    async with server(folder):
+        pass
+    config = write_filestore(tmp_path, "link")
+
+    code, said = await run("move", "--data-dir", str(folder), "--to-config", str(config))
+
+    assert code == 0, said
+    assert "are one store: its objects stay in it" in said
+    async with server(folder):
+        pass
+    async with server(folder, "--config-file", str(config)):
+        pass
+
+
+async def test_a_store_that_lacks_the_mark_is_no_source_and_no_target_that_is_verified(
+    server: RunServer, folder: Path, tmp_path: Path
+) -> None:
+    """It has all objects: a server would refuse it all the same."""
+    await fill_folder(folder)
+    async with server(folder):
+        pass
+    config = write_filestore(tmp_path, "blobs1")
+    command = ("move", "--data-dir", str(folder), "--to-config", str(config))
+    [mark] = (folder / "blobs" / "marks").iterdir()
+    away = mark.rename(tmp_path / "mark")
+
+    for flags in (("--dry-run",), ()):
+        code, said = await run(*command, *flags)
+        assert code == 1, said
+        assert f"the folder '{folder / 'blobs'}' is not where this database has its obj" in said
+    assert not (tmp_path / "blobs1").exists()
+    away.rename(mark)
+    for flags in (("--dry-run",), (), ("--dry-run",), ("--verify-only",)):
+        code, said = await run(*command, *flags)
+        assert code == 0, said
+    (tmp_path / "blobs1" / "marks" / mark.name).unlink()
+    code, said = await run(*command, "--verify-only")
+    assert code == 1, said
+    assert "lacks the mark of the database" in said
+
+
 async def test_both_sides_of_a_move_know_their_objects(
     server: RunServer, folder: Path, tmp_path: Path
 ) -> None:
@@ -379,6 +457,9 @@ async def test_both_sides_of_a_move_know_their_objects(
 
     async with server(new):
         pass
+    code, said = await run("move", "--data-dir", str(folder), "--to-data-dir", str(new))
+    assert code == 0, said
+    assert "already, its objects are moved" in said
     code, said = await run("move", "--data-dir", str(folder), "--undo")
     assert code == 0, said
     async with server(folder):
@@ -449,12 +530,12 @@ async def test_to_rehearse_and_to_verify_make_no_folder(folder: Path, tmp_path: 
 
 
 def find_objects(folder: Path) -> dict[str, bytes]:
-    """Returns the content of each object of a data folder, by its key."""
+    """Returns the content of each object of a data folder but marks, by its key."""
     blobs = folder / "blobs"
     return {
         str(path.relative_to(blobs)): path.read_bytes()
         for path in blobs.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.parent.name != "marks"
     }
 
 

@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pipecd_controlplane.store.blobs.blob_store import (
     BlobStore,
     BlobsUnavailableError,
 )
-from pipecd_controlplane.store.blobs.config import BlobConfig, BlobFolder
+from pipecd_controlplane.store.blobs.config import BlobConfig, BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import INCOMING, FolderBlobs
 from pipecd_controlplane.store.blobs.mark import MARK, MARKS
 from pipecd_controlplane.store.blobs.open import make_blobs, open_blobs
@@ -27,7 +28,7 @@ from pipecd_controlplane.store.own_blobs import open_own_blobs
 from pipecd_controlplane.store.sealed_logs import list_some_referred
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.errors import UnavailableError
-from pipecd_test_support.aws.lab import run_aws_lab
+from pipecd_test_support.aws.lab import AwsLab, run_aws_lab
 from pipecd_test_support.blob_store_contract import BlobStoreContract, find_keys
 from pipecd_test_support.buckets import BucketMaker
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -46,14 +47,14 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
         return lambda: BlobFolder(folder=tmp_path / f"folder-{next(numbers)}")
     folder = tmp_path / "s3"
     folder.mkdir()
-    lab = request.getfixturevalue("lab_address")
-    return BucketMaker(lab, folder).describe
+    lab: AwsLab = request.getfixturevalue("lab")
+    return BucketMaker(lab.url, folder).describe
 
 
 @pytest.fixture(scope="module")
-def lab_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsLab]:
     with run_aws_lab(tmp_path_factory.mktemp("s3")) as lab:
-        yield lab.url
+        yield lab
 
 
 async def seal_log(database: Database, blobs: BlobStore, build: MessageBuilder) -> Stores:
@@ -115,7 +116,7 @@ async def test_a_store_that_lacks_the_mark_is_refused_and_left_as_it_is(
     assert await read_log(database, opened) == 100_000
 
 
-async def test_a_store_with_the_mark_of_another_database_is_refused(
+async def test_a_store_with_other_marks_is_refused(
     database: Database, make_store: MakeStore, build: MessageBuilder
 ) -> None:
     await seal_log(database, await open_own_blobs(make_store(), database), build)
@@ -123,20 +124,30 @@ async def test_a_store_with_the_mark_of_another_database_is_refused(
     theirs = await open_blobs(other)
     await theirs.put(f"{MARKS}0123456789abcdef", b"")
 
-    with pytest.raises(BlobsRefusedError, match="it has the mark of another database"):
+    with pytest.raises(BlobsRefusedError, match="it has other marks"):
         await open_own_blobs(other, database)
 
 
 async def test_objects_given_up_are_gone_on_without_when_the_operator_says_so(
-    database: Database, make_store: MakeStore, build: MessageBuilder
+    database: Database, make_store: MakeStore, build: MessageBuilder, tmp_path: Path
 ) -> None:
     await seal_log(database, await open_own_blobs(make_store(), database), build)
     other = make_store()
+    if isinstance(other, S3Bucket):
+        other = replace(other, prefix="production/")
     with pytest.raises(BlobsRefusedError) as caught:
         await open_own_blobs(other, database)
-    key = caught.value.hint.split("'")[1]
 
-    await (await open_blobs(other)).put(key, b"")
+    # As somebody does it who knows nothing of prefixes and keys.
+    name = caught.value.hint.split("'")[1]
+    if isinstance(other, S3Bucket):
+        assert "the bucket 'bucket-" in str(caught.value)
+        assert "with the prefix 'production/'" in str(caught.value)
+        await (await open_blobs(replace(other, prefix=""))).put(name, b"")
+    else:
+        file = tmp_path / Path(name).relative_to(tmp_path)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"")
 
     opened = await open_own_blobs(other, database)
     with pytest.raises(BlobMissingError):
@@ -159,6 +170,20 @@ async def test_a_store_of_a_pipecd_without_marks_is_opened_and_gets_one(
     for key in await list_some_referred(database):
         await opened.delete(key)
     await open_own_blobs(config, database)
+
+
+async def test_a_bucket_without_marks_is_known_by_the_first_object_that_is_there(
+    database: Database, lab: AwsLab, tmp_path: Path, build: MessageBuilder
+) -> None:
+    """Without s3:ListBucket it refuses to say that the mark is missing."""
+    config = BucketMaker(lab.url, tmp_path).describe()
+    await seal_log(database, await open_blobs(config), build)
+    [key] = await list_some_referred(database)
+    lab.forget()
+
+    await open_own_blobs(config, database)
+
+    assert lab.calls("S3:HEAD")[0]["parameters"]["path"].endswith(key)
 
 
 async def test_of_servers_that_seal_the_first_logs_at_once_all_use_one_store(
@@ -217,8 +242,8 @@ async def test_a_share_that_goes_away_shows_neither_missing_logs_nor_takes_new_o
         await blobs.get(key)
     with pytest.raises(BlobsUnavailableError, match="it lacks the mark") as caught:
         await blobs.put("logs/b", b"log")
-    assert "is its share mounted?" in caught.value.hint
-    assert "is its share mounted?" in await Probes(kept, tmp_path).readiness()
+    assert "mount its share" in caught.value.hint
+    assert "mount its share" in await Probes(kept, tmp_path).readiness()
     with pytest.raises(BlobsRefusedError, match="lacks their mark"):
         await open_own_blobs(BlobFolder(folder=share), database)
     assert [each.name for each in share.iterdir()] == [INCOMING]
@@ -246,9 +271,9 @@ async def test_a_folder_used_before_its_share_was_mounted_counts_only_while_it_h
 
 
 async def test_a_bucket_that_is_to_be_made_is_not_made_in_place_of_the_right_one(
-    database: Database, lab_address: str, tmp_path: Path, build: MessageBuilder
+    database: Database, lab: AwsLab, tmp_path: Path, build: MessageBuilder
 ) -> None:
-    buckets = BucketMaker(lab_address, tmp_path)
+    buckets = BucketMaker(lab.url, tmp_path)
     await seal_log(database, await open_own_blobs(buckets.describe(), database), build)
 
     for _ in range(2):

@@ -79,6 +79,11 @@ def restore(*, archive: Path, data_dir: Path) -> None:
             " spec.filestore says",
             err=True,
         )
+    if made.keeps_objects:
+        click.echo(
+            "its objects may be in use by the server that the backup is from, so it deletes none of"
+            " them: once no other server uses them, run `pipecd take-over-objects`"
+        )
 
 
 @click.command("sign-in-link")

@@ -8,6 +8,7 @@ from typing import Final
 from pipecd_controlplane.ops.jobs import Job
 from pipecd_controlplane.store.blobs.blob_store import BlobEntry, BlobsRefusedError, BlobStore
 from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.kept_objects import keeps_objects
 from pipecd_controlplane.store.log_sealing import KIND, DueLog
 from pipecd_controlplane.store.spaces import find_space
 from pipecd_controlplane.store.stores import Stores
@@ -78,8 +79,11 @@ async def remove_orphans(stores: Stores, blobs: BlobStore, now: Now) -> int:
     """Deletes objects that nobody refers to, once they are old enough; returns how many.
 
     They are what a crash leaves between the writing of an object and the transaction that refers
-    to it, or between a purge and the deletion of its objects.
+    to it, or between a purge and the deletion of its objects. A database that keeps objects has
+    none: what it does not know may be another's.
     """
+    if await keeps_objects(stores.database):
+        return 0
     before = now() - YOUNG_SECONDS
     space = await find_space(stores.database)
     removed = 0

@@ -10,6 +10,7 @@ from pipecd_controlplane.ops.objects import delete_objects
 from pipecd_controlplane.store.audit import OK
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
+from pipecd_controlplane.store.kept_objects import keeps_objects
 from pipecd_controlplane.store.purge import PurgePosition
 from pipecd_controlplane.store.stage_logs import MAX_BYTES
 from pipecd_controlplane.store.stores import Stores
@@ -84,11 +85,12 @@ async def purge(stores: Stores, retention: Retention, now: Now) -> None:
         await _repeat(lambda: stores.purge.events(before=at - retention.events * DAY))
     if retention.deployments:
         before = at - retention.deployments * DAY
+        blobs = None if await keeps_objects(stores.database) else stores.blobs
         place: PurgePosition | None = PurgePosition()
         while place is not None:
             place = await stores.purge.deployments(before=before, place=place)
             if place is not None:
-                await delete_objects(stores.blobs, place.objects)
+                await delete_objects(blobs, place.objects)
         await stores.purge.records_of_deleted_applications(before=before)
         await _repeat(lambda: stores.purge.traces(before=before))
         await _repeat(lambda: stores.purge.chains(before=before))

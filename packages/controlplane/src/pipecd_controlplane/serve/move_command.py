@@ -24,10 +24,18 @@ from pipecd_controlplane.serve.move_places import (
 )
 from pipecd_controlplane.store.blobs.blob_store import NoBlobStoreError
 from pipecd_controlplane.store.blobs.config import BlobConfig, S3Bucket
+from pipecd_controlplane.store.blobs.mark import has_mark, put_mark
 from pipecd_controlplane.store.blobs.open import look_at_blobs, make_blobs, open_blobs
 from pipecd_controlplane.store.move.decide import MoveStep
-from pipecd_controlplane.store.move.mark import move_mark, read_mark
+from pipecd_controlplane.store.move.mark import (
+    add_mark,
+    move_mark,
+    read_mark,
+    refuse_stranger,
+    refuse_unmarked,
+)
 from pipecd_controlplane.store.move.objects import (
+    OBJECTS,
     ObjectMove,
     list_some_references,
     measure_objects,
@@ -41,6 +49,9 @@ from pipecd_model.errors import StateError
 
 FILE: Final = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER: Final = click.Path(file_okay=False, path_type=Path)
+
+HAS_ALL_ROWS: Final = frozenset({MoveStep.MARK_SOURCE, MoveStep.NOTHING})
+"""Where the target had them before this command."""
 
 
 @click.command()
@@ -143,9 +154,18 @@ async def _move(places: MovePlaces, *, start_over: bool, skips_lost: bool) -> No
     async with _open_rows(places, progress) as rows:
 
         async def move_objects(database: MovableDatabase) -> None:
-            await _move_objects(places, database, progress, skips_lost=skips_lost)
+            if not places.has_other_blobs:
+                return
+            mark = await read_mark(database)
+            moved = await _copy_objects(places, database, mark, progress, skips_lost=skips_lost)
+            if moved is not None and mark:
+                # It stays in the source, too: that database could be used again.
+                await put_mark(moved.target, mark)
 
         step = await rows.run(start_over=start_over, move_objects=move_objects)
+        if step in HAS_ALL_ROWS and places.has_other_blobs:
+            # Its rows may be in use for long, and the objects wanted in another place only now.
+            await _move_objects_of(places, rows.target, progress, skips_lost=skips_lost)
         done = "now, and verified"
         if step is MoveStep.NOTHING:
             done = "already"
@@ -156,43 +176,81 @@ async def _move(places: MovePlaces, *, start_over: bool, skips_lost: bool) -> No
 
 async def _move_objects_alone(places: MovePlaces, *, skips_lost: bool) -> None:
     """Moves to another blob store; the rows stay where they are."""
-    async with open_source(places.old.database) as database, database.open_snapshot():
-        await _move_objects(places, database, make_output(), skips_lost=skips_lost)
+    async with open_source(places.old.database) as database:
+        await _move_objects_of(places, database, make_output(), skips_lost=skips_lost)
         click.echo(f"the rows stay in {database.name}")
         print_next_steps(places)
 
 
-async def _move_objects(
+async def _move_objects_of(
     places: MovePlaces, database: MovableDatabase, progress: MoveProgress, *, skips_lost: bool
 ) -> None:
-    size = await measure_objects(database)
+    """Moves the objects of rows that stay: afterwards only the new store is that of the database.
+
+    Where its rows were moved with their objects before, both stores stay marked as they are.
+    """
     mark = await read_mark(database)
-    if not places.has_other_blobs or not (size.rows or mark):
+    async with database.open_snapshot():
+        moved = await _copy_objects(places, database, mark, progress, skips_lost=skips_lost)
+    if moved is None:
         return
+    if not mark:
+        await add_mark(database, moved.target)
+    elif not places.has_other_database or not await has_mark(moved.target, mark):
+        await move_mark(mark, moved.source, moved.target, progress)
+
+
+async def _copy_objects(
+    places: MovePlaces,
+    database: MovableDatabase,
+    mark: str,
+    progress: MoveProgress,
+    *,
+    skips_lost: bool,
+) -> ObjectMove | None:
+    """Copies what rows refer to; returns both stores, None when the database has none."""
+    if not (await measure_objects(database)).rows and not mark:
+        return None
     old, new = _require_blobs(places)
+    if mark and not skips_lost:
+        await refuse_stranger(mark, old, new)
     source = await open_blobs(old, referred=await list_some_references(database))
     target = await open_blobs(new)
     work = ObjectMove(source=source, target=target, progress=progress, skips_lost=skips_lost)
     await work.run(database)
-    if mark:
-        await move_mark(mark, source, target, stays_in_source=places.has_other_database)
+    return work
 
 
 async def _verify_objects(
     places: MovePlaces, database: MovableDatabase, progress: MoveProgress
 ) -> None:
-    if not (await measure_objects(database)).rows:
+    mark = await read_mark(database)
+    if not (await measure_objects(database)).rows and not mark:
         return
     old, new = _require_blobs(places)
     target = await look_at_blobs(new, referred=await list_some_references(database))
     # The source is not read: the rows know what each object is.
     await ObjectMove(source=make_blobs(old), target=target, progress=progress).verify(database)
+    if mark:
+        await refuse_unmarked(mark, new)
 
 
 async def _rehearse_objects(places: MovePlaces, database: MovableDatabase) -> None:
     """Says from where to where objects would be copied. Raises when one of the two is refused."""
+    mark = await read_mark(database)
+    size = await measure_objects(database)
+    if size.rows:
+        print_sizes({OBJECTS: size})
+    if not size.rows and not mark:
+        return
+    if places.has_other_database:
+        click.echo(f"the objects {'move, too' if places.has_other_blobs else 'stay'}")
+    if not places.has_other_blobs:
+        return
     old, new = _require_blobs(places)
     referred = await list_some_references(database)
+    if mark:
+        await refuse_stranger(mark, old, new)
     source = await look_at_blobs(old, referred=referred)
     note = ""
     try:
@@ -222,23 +280,16 @@ async def _rehearse(places: MovePlaces) -> None:
     progress = make_output()
     if not places.has_other_database:
         async with open_source(places.old.database) as database, database.open_snapshot():
-            objects = await measure_objects(database)
-            print_sizes({"objects": objects})
-            if objects.rows:
-                await _rehearse_objects(places, database)
+            await _rehearse_objects(places, database)
             click.echo("the objects would be copied, the rows stay; nothing was changed")
         return
     async with _open_rows(places, progress, may_write=False) as rows:
         step = await rows.plan()
         sizes = await rows.look()
         print_sizes(sizes)
-        async with rows.source.open_snapshot():
-            objects = await measure_objects(rows.source)
-            if objects.rows:
-                print_sizes({"objects": objects})
-                click.echo(f"the objects {'move, too' if places.has_other_blobs else 'stay'}")
-                if places.has_other_blobs:
-                    await _rehearse_objects(places, rows.source)
+        database = rows.target if step in HAS_ALL_ROWS else rows.source
+        async with database.open_snapshot():
+            await _rehearse_objects(places, database)
         click.echo(f"from  {rows.source.name}\nto    {rows.target.name}")
         click.echo(f"{describe_sizes(sizes)}: the move would {step.value}; nothing was changed")
 

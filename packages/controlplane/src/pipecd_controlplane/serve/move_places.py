@@ -48,6 +48,7 @@ class MovePlaces:
 
     @property
     def has_other_blobs(self) -> bool:
+        """Returns whether the settings differ; they may lead to one store all the same."""
         return self.old.blobs != self.new.blobs
 
 

@@ -4,21 +4,16 @@
 The server must not run meanwhile: one process owns the folder. Nothing of this is on the network.
 """
 
-import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from pipecd_controlplane.serve.config import read as read_config
+from pipecd_controlplane.serve.stopped_server import CONFIG_FILE, DATA_DIR, run_with_stores
 from pipecd_controlplane.store.auditing import auditing
 from pipecd_controlplane.store.database import Transaction
-from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
-from pipecd_controlplane.store.stores import Stores, stores
+from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases.audit_actors import (
     ADD_PROJECT,
     RESET_PASSWORD,
@@ -32,23 +27,12 @@ from pipecd_runtime.files import write_atomically
 from pipecd_runtime.terminal import make_printable_line
 from pipecd_wire.model import project_pb2
 
-T = TypeVar("T")
-
-FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
-DATA_DIR = click.option("--data-dir", type=FOLDER, required=True, help="The server's data folder.")
-CONFIG_FILE = click.option(
-    "--config-file",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="The server's configuration file, where it names a database.",
-)
 PASSWORD_FILE = click.option(
     "--password-file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the password to this new file, for its user alone, rather than print it.",
 )
 ADMIN = "admin"
-WAIT_SECONDS = 5.0
-"""How long a command waits for a database that does not answer."""
 # A piped's token has the project between commas, and a URL of the sign-in page after a `=`.
 PROJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -67,7 +51,7 @@ def list_projects(*, data_dir: Path, config_file: Path | None) -> None:
     async def work(kept: Stores) -> list[project_pb2.Project]:
         return await kept.projects.all()
 
-    for each in _run_with_stores(data_dir, config_file, work):
+    for each in run_with_stores(data_dir, config_file, work):
         admin = "no static admin" if each.static_admin_disabled else each.static_admin.username
         sso = each.shared_sso_name or ("own single sign-on" if each.HasField("sso") else "-")
         click.echo(f"{each.id}\t{admin}\t{sso}\t{make_printable_line(each.desc)}")
@@ -124,7 +108,7 @@ def add(
             await kept.database.write(insert)
 
     try:
-        _run_with_stores(data_dir, config_file, work)
+        run_with_stores(data_dir, config_file, work)
     except BaseException:
         if password_file is not None:
             password_file.unlink(missing_ok=True)  # it would open nothing
@@ -151,24 +135,8 @@ def reset_password(project_id: str, *, data_dir: Path, config_file: Path | None)
             await settings.set_static_admin(project_id, ADMIN, password)
             await settings.switch_static_admin(project_id, disabled=False)
 
-    _run_with_stores(data_dir, config_file, work)
+    run_with_stores(data_dir, config_file, work)
     _tell(project_id, password)
-
-
-def _run_with_stores(
-    folder: Path, config_file: Path | None, work: Callable[[Stores], Awaitable[T]]
-) -> T:
-    found = read_config(config_file).postgres
-    config: DatabaseConfig = SqliteFolder(folder=folder.absolute())
-    if found is not None:
-        # A person waits for the answer.
-        config = replace(found, wait_seconds=WAIT_SECONDS)
-
-    async def run() -> T:
-        async with open_database(config, on_commit=lambda _changes: None) as database:
-            return await work(stores(database, lambda: int(time.time())))
-
-    return asyncio.run(run())
 
 
 def _write_password(path: Path, password: str) -> None:

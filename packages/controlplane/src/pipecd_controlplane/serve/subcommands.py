@@ -51,6 +51,11 @@ BUILT_IN: Final = (
         "pipecd_controlplane.ops.commands:sign_in_link",
         "Print a link that signs a browser on this machine in, once.",
     ),
+    CommandEntry(
+        "take-over-objects",
+        "pipecd_controlplane.serve.objects_command:take_over_objects",
+        "Let a restored server delete objects: no other server uses them any more.",
+    ),
 )
 
 

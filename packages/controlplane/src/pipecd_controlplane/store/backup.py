@@ -16,5 +16,7 @@ class Backup:
     """Objects of the blob store in it."""
     lost: int = 0
     """Objects that rows refer to, and that were not there, or damaged."""
+    keeps_objects: bool = False
+    """Whether what was restored deletes no objects: they are not in it, and may be another's."""
     elsewhere: str = ""
     """The place of the objects when they are not in it: `the bucket 'logs'`."""

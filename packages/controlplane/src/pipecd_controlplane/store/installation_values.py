@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, delete, select
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import Database, Transaction
@@ -11,6 +11,7 @@ from pipecd_controlplane.store.database import Database, Transaction
 T: Final = schema.installation
 
 GET: Final = select(T.c.value).where(T.c.name == bindparam("this_name"))
+REMOVE: Final = delete(T).where(T.c.name == bindparam("this_name"))
 
 
 async def find_value(database: Database, name: str) -> str:
@@ -26,5 +27,14 @@ async def choose_value(database: Database, name: str, fresh: str) -> str:
         await transaction.insert_if_absent(T, name=name, value=fresh)
         found = await transaction.one(GET, this_name=name)
         return str(found[0]) if found else fresh
+
+    return await database.write(work)
+
+
+async def remove_value(database: Database, name: str) -> bool:
+    """Removes a value; returns whether there was one."""
+
+    async def work(transaction: Transaction) -> bool:
+        return await transaction.run(REMOVE, this_name=name) > 0
 
     return await database.write(work)

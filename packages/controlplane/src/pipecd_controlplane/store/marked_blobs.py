@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A blob store that is used as long as it has the mark of the database.
 
-The mark is made before the first object, so a database that refers to nothing is bound to no store.
+The mark is made before the first object; until then a database is bound to no store.
 Of several servers that make it at once one is first; the others find its mark in their store, or
 have another store and write nothing there.
 """
@@ -39,6 +39,13 @@ class MarkedBlobs:
     @property
     def place(self) -> str:
         return self._blobs.place
+
+    @property
+    def find_hint(self) -> str:
+        return self._blobs.find_hint
+
+    def name_object(self, key: str) -> str:
+        return self._blobs.name_object(key)
 
     async def claim(self, fresh: str) -> None:
         """Makes `fresh` the mark unless the database has one. Raises BlobsUnavailableError."""
@@ -104,5 +111,5 @@ class MarkedBlobs:
             raise BlobsUnavailableError(
                 f"{self.place} is not the blob store of this database: it lacks the mark"
                 f" {make_mark_key(mark)!r}",
-                hint="is its share mounted? all servers of one database must use the same store",
+                hint=f"{self.find_hint}; all servers of one database must use the same store",
             )

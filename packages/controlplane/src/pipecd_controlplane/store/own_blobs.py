@@ -28,7 +28,8 @@ async def open_own_blobs(config: BlobConfig, database: Database) -> MarkedBlobs:
     mark = await find_value(database, MARK)
     referred = [] if mark else await list_some_referred(database)
     expected = mark or (await find_space(database) if referred else "")
-    if expected and not await blobs.holds_any([make_mark_key(expected), *referred]):
+    # The mark last: without s3:ListBucket a bucket refuses to say that an object is missing.
+    if expected and not await blobs.holds_any([*referred, make_mark_key(expected)]):
         raise await _refuse(blobs, make_mark_key(expected))
     await blobs.open()
     marked = MarkedBlobs(blobs, database)
@@ -38,11 +39,11 @@ async def open_own_blobs(config: BlobConfig, database: Database) -> MarkedBlobs:
 
 
 async def _refuse(blobs: BlobStore, key: str) -> BlobsRefusedError:
-    why = "has the mark of another database" if await _has_marks(blobs) else "lacks their mark"
+    why = "has other marks" if await _has_marks(blobs) else "lacks their mark"
     return BlobsRefusedError(
         f"{blobs.place} is not where this database has its objects: it {why}",
-        hint="mount its share, or name the right store in spec.filestore; `pipecd move` brings"
-        f" objects to another one; to go on without them, put a file or object {key!r} in it",
+        hint=f"{blobs.find_hint}; `pipecd move` brings objects to another store; to go on without"
+        f" them, make {blobs.name_object(key)}",
     )
 
 

@@ -104,6 +104,18 @@ async def test_credentials_that_are_refused_are_said_with_what_to_do(
     assert "docs/security.md" in refused.value.hint
 
 
+async def test_a_refusal_for_one_object_does_not_hide_the_next(blobs: S3Blobs, lab: AwsLab) -> None:
+    """Without s3:ListBucket a bucket answers like this for an object that is missing."""
+    await blobs.put("logs/b", b"one")
+
+    lab.break_next("S3:HEAD", "deny", count=1)
+    assert await blobs.holds_any(["logs/a", "logs/b"])
+
+    lab.break_next("S3:HEAD", "deny", count=2)
+    with pytest.raises(BlobsRefusedError, match="refuses these credentials"):
+        await blobs.holds_any(["logs/a", "logs/b"])
+
+
 async def test_a_busy_bucket_is_asked_again(blobs: S3Blobs, lab: AwsLab) -> None:
     await blobs.put("logs/a", b"one")
     lab.break_next("S3:GET", "fail", count=2)

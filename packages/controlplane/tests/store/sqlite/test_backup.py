@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.cli import cli
+from pipecd_controlplane.ops.objects import remove_orphans
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs.config import BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
-from pipecd_controlplane.store.log_sealing import DueLog
+from pipecd_controlplane.store.kept_objects import keeps_objects
+from pipecd_controlplane.store.log_sealing import KIND, DueLog
 from pipecd_controlplane.store.open import SqliteFolder, backup_database
 from pipecd_controlplane.store.own_blobs import open_own_blobs
 from pipecd_controlplane.store.sealed_logs import list_some_referred
+from pipecd_controlplane.store.spaces import find_space
 from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
@@ -29,6 +32,7 @@ from pipecd_controlplane.store.stores import stores
 from pipecd_model.errors import PipecdError
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_test_support.controlplane_server import Serve
+from pipecd_test_support.served_settings import serving_with
 from pipecd_test_support.waiting import Soon
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.rpc import call
@@ -359,6 +363,80 @@ async def test_a_server_knows_the_objects_of_a_restored_backup_again(
             (restored / "blobs" / key).unlink()
         blobs = await open_own_blobs(BlobFolder(folder=restored / "blobs"), database)
         await blobs.check()
+
+
+def restore_copy(data: Path, restored: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Restores a backup without objects, as of a bucket; returns what the command says."""
+    backup(data, data / "copy.tar", now=5)
+    command = ["restore", "--input", str(data / "copy.tar"), "--data-dir", str(restored)]
+    cli.main(command, standalone_mode=False)
+    return capsys.readouterr().out
+
+
+async def test_a_copy_beside_its_original_deletes_none_of_its_objects(
+    tmp_path: Path, build: MessageBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have the same mark; the copy does not know what the original wrote since."""
+    data, restored, shared = tmp_path / "data", tmp_path / "restored", tmp_path / "shared"
+    await write_sealed(data, FolderBlobs(shared), build, 2)
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        blobs = await open_own_blobs(BlobFolder(folder=shared), database)
+        newer = f"{KIND}/{await find_space(database)}/d1/newer"
+    said = restore_copy(data, restored, capsys)
+    assert "it deletes none of them" in said
+    assert "`pipecd take-over-objects`" in said
+    await blobs.put(newer, b"of the original")
+
+    async def remove() -> int:
+        async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+            own = await open_own_blobs(BlobFolder(folder=shared), database)
+            kept = stores(database, lambda: build.NOON, blobs=own)
+            return await remove_orphans(kept, own, lambda: 2**40)
+
+    assert await remove() == 0
+    assert (shared / newer).exists()
+
+    for sentence in ("from its next start the server deletes", "nothing to do"):
+        command = ["take-over-objects", "--data-dir", str(restored)]
+        await asyncio.to_thread(cli.main, command, standalone_mode=False)
+        assert sentence in capsys.readouterr().out
+    assert await remove() == 1
+    assert not (shared / newer).exists()
+
+
+async def test_a_server_says_that_it_keeps_objects(
+    tmp_path: Path,
+    build: MessageBuilder,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = tmp_path / "shared"
+    await write_sealed(tmp_path / "data", FolderBlobs(shared), build, 1)
+    restore_copy(tmp_path / "data", tmp_path / "restored", capsys)
+
+    async with serving_with(tmp_path / "restored", blobs=BlobFolder(folder=shared)):
+        pass
+
+    [line] = [each for each in caplog.records if each.message == "objects.kept"]
+    assert "`pipecd take-over-objects`" in line.fields["hint"]  # type: ignore[attr-defined]
+
+
+async def test_a_copy_without_objects_has_a_space_of_its_own(
+    tmp_path: Path, build: MessageBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So it cannot know what its original puts there after the backup, and has nothing to keep."""
+    spaces = []
+    await write_sealed(tmp_path / "data", FolderBlobs(tmp_path / "shared"), build, 0)
+    async with open_sqlite(tmp_path / "data", on_commit=lambda _changes: None) as database:
+        spaces.append(await find_space(database))
+
+    said = restore_copy(tmp_path / "data", tmp_path / "restored", capsys)
+
+    assert "take-over-objects" not in said
+    async with open_sqlite(tmp_path / "restored", on_commit=lambda _changes: None) as database:
+        spaces.append(await find_space(database))
+        assert not await keeps_objects(database)
+    assert spaces[0] != spaces[1]
 
 
 async def test_objects_that_are_missing_or_damaged_are_counted_and_the_rest_is_kept(

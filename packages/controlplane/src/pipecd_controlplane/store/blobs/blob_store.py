@@ -89,6 +89,13 @@ class BlobStore(Protocol):
     def place(self) -> str:
         """Returns where it is, for sentences: `the bucket 'logs'`. No secrets."""
 
+    @property
+    def find_hint(self) -> str:
+        """Returns what to do where this is another store than the one that was meant."""
+
+    def name_object(self, key: str) -> str:
+        """Returns by what name people find an object who look there without pipecd."""
+
     async def put(self, key: str, data: bytes, *, replace: bool = False) -> None:
         """Writes an object. Raises BlobsRefusedError when the key is taken, without `replace`."""
 

@@ -58,6 +58,13 @@ class FolderBlobs:
     def place(self) -> str:
         return f"the folder {str(self._folder)!r}"
 
+    @property
+    def find_hint(self) -> str:
+        return "mount its share, or name the right folder in spec.filestore.config.path"
+
+    def name_object(self, key: str) -> str:
+        return f"the file {str(self._folder / key)!r}"
+
     async def open(self, *, referred: Sequence[str] = ()) -> None:
         """Makes the folder if need be. Raises BlobsRefusedError when it cannot be used.
 

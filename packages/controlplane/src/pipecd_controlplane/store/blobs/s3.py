@@ -53,8 +53,16 @@ class S3Blobs:
 
     @property
     def place(self) -> str:
-        where = f" at {self._config.endpoint}" if self._config.endpoint else ""
-        return f"the bucket {self._config.bucket!r}{where}"
+        prefix = f" with the prefix {self._config.prefix!r}" if self._config.prefix else ""
+        return f"the bucket {self._config.bucket!r}{prefix}{self._name_endpoint()}"
+
+    @property
+    def find_hint(self) -> str:
+        return "name the right endpoint, bucket and prefix in spec.filestore.config"
+
+    def name_object(self, key: str) -> str:
+        prefix = self._config.prefix.strip("/")
+        return f"the object {f'{prefix}/{key}' if prefix else key!r}"
 
     async def open(self) -> None:
         """Sees whether objects can be written and read.
@@ -76,16 +84,30 @@ class S3Blobs:
     async def holds_any(self, keys: Sequence[str]) -> bool:
         """Returns whether one of some objects is there; none is in a bucket that is to be made.
 
-        It makes nothing. Raises as `open`.
+        They are asked for in their order, and the first one that is there ends it. It makes
+        nothing. Raises as `open`.
         """
         try:
             await self.look()
-            for key in keys:
-                if is_key(key) and await self.find(key) is not None:
-                    return True
+            return await self._finds_any(keys)
         except NoBlobStoreError:
             if not self._config.create_bucket:
                 raise
+        return False
+
+    async def _finds_any(self, keys: Sequence[str]) -> bool:
+        refused: BlobsRefusedError | None = None
+        for key in filter(is_key, keys):
+            try:
+                if await self.find(key) is not None:
+                    return True
+            except NoBlobStoreError:
+                raise
+            except BlobsRefusedError as error:
+                # Without s3:ListBucket this is the answer for an object that is missing.
+                refused = error
+        if refused is not None:
+            raise refused
         return False
 
     async def _check_credentials(self) -> None:

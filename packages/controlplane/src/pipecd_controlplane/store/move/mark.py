@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the mark of a database to the blob store that its objects are moved to."""
+"""The mark of a database in both blob stores of a move.
+
+Where the rows move, too, both stores have it in the end: the source of the rows can be used again.
+Where they stay, only the target has it, so that no server goes on with the old store by mistake.
+"""
 
 from contextlib import aclosing
 
 from pipecd_controlplane.store import schema
-from pipecd_controlplane.store.blobs.blob_store import BlobStore
-from pipecd_controlplane.store.blobs.mark import MARK, make_mark_key, put_mark
+from pipecd_controlplane.store.blobs.blob_store import BlobsRefusedError, BlobStore
+from pipecd_controlplane.store.blobs.config import BlobConfig
+from pipecd_controlplane.store.blobs.mark import (
+    MARK,
+    has_mark,
+    make_mark,
+    make_mark_key,
+    put_mark,
+)
+from pipecd_controlplane.store.blobs.open import make_blobs
+from pipecd_controlplane.store.move.progress import MoveProgress
 from pipecd_controlplane.store.move.sides import MovableDatabase
 from pipecd_controlplane.store.move.tables import MovedTable
+from pipecd_model.errors import StateError
 
 
 async def read_mark(database: MovableDatabase) -> str:
@@ -22,13 +36,74 @@ async def read_mark(database: MovableDatabase) -> str:
     return ""
 
 
-async def move_mark(
-    mark: str, source: BlobStore, target: BlobStore, *, stays_in_source: bool
-) -> None:
-    """Makes the target the blob store of the database, once it has all objects.
+async def add_mark(database: MovableDatabase, target: BlobStore) -> None:
+    """Makes a mark for a database that has none, in the store that has its objects now.
 
-    The mark stays in the source for a database there that could be used again.
+    Without it a server would take any store with these objects, also the one of before.
+    """
+    mark = make_mark()
+    # First the object: a crash in between leaves one that nothing asks for.
+    await put_mark(target, mark)
+    values = {"name": MARK, "value": mark}
+    table = MovedTable(schema.installation)
+    await database.insert(table, [tuple(values[each] for each in table.names)])
+
+
+async def move_mark(
+    mark: str, source: BlobStore, target: BlobStore, progress: MoveProgress
+) -> None:
+    """Makes the target the only blob store of the database, once it has all objects.
+
+    The mark stays in the source where that is, or may be, the target under other settings.
     """
     await put_mark(target, mark)
-    if not stays_in_source:
+    try:
+        is_one_store = await _is_one_store(source, target)
+    except BlobsRefusedError as error:
+        progress.say(
+            f"warning: {source.place} does not say whether it is another store than"
+            f" {target.place}, so a server may still be started with it: {error.with_hint()}"
+        )
+        return
+    if is_one_store:
+        progress.say(f"{source.place} and {target.place} are one store: its objects stay in it")
+    else:
         await source.delete(make_mark_key(mark))
+
+
+async def refuse_stranger(mark: str, source: BlobConfig, target: BlobConfig) -> None:
+    """Raises StateError when the source is not the store of the database. It makes nothing.
+
+    After a move the target has the mark, and the source need not have it any more.
+    """
+    for config in (target, source):
+        if await make_blobs(config).holds_any([make_mark_key(mark)]):
+            return
+    stranger = make_blobs(source)
+    raise StateError(
+        f"{stranger.place} is not where this database has its objects: it lacks their mark",
+        hint=f"{stranger.find_hint}; to go on without what it lacks, add --skip-missing",
+    )
+
+
+async def refuse_unmarked(mark: str, target: BlobConfig) -> None:
+    """Raises StateError when a server would not take the target of a move for its store."""
+    store = make_blobs(target)
+    if not await store.holds_any([make_mark_key(mark)]):
+        raise StateError(
+            f"{store.place} lacks the mark of the database",
+            hint="run the move again, it brings the mark once all objects are there",
+        )
+
+
+async def _is_one_store(source: BlobStore, target: BlobStore) -> bool:
+    """Returns whether two settings lead to one store, which their values do not tell.
+
+    What is written into one and found in the other is in both.
+    """
+    probe = make_mark()
+    await put_mark(target, probe)
+    try:
+        return await has_mark(source, probe)
+    finally:
+        await target.delete(make_mark_key(probe))

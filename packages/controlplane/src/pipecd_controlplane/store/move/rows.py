@@ -44,13 +44,12 @@ class RowMove:
     async def run(
         self, *, start_over: bool = False, move_objects: MoveObjects = leave_objects
     ) -> MoveStep:
-        """Moves all rows, then the objects; returns where the move stood. Raises StateError."""
+        """Moves all rows, then the objects; returns where the move stood. Raises StateError.
+
+        Where the target has all rows already, their objects are left where they are.
+        """
         step = await self.plan(start_over=start_over)
-        if step in {MoveStep.NOTHING, MoveStep.MARK_SOURCE}:
-            # Its rows may be in use for long, and the objects wanted in another place only now.
-            async with self.target.open_snapshot():
-                await move_objects(self.target)
-        else:
+        if step in {MoveStep.BEGIN, MoveStep.GO_ON}:
             tables, sizes = list_tables(), await self.look()
             if step is MoveStep.BEGIN:
                 await self._begin()

@@ -41,6 +41,9 @@ class MovableDatabase(Protocol):
     ) -> list[Row]:
         """Returns the rows behind one key and up to another, in the order of their keys."""
 
+    async def insert(self, table: MovedTable, rows: list[Row]) -> None:
+        """Inserts rows, outside of a snapshot: all are durable when it returns, or none."""
+
 
 class MoveTarget(MovableDatabase, Protocol):
     """The side that rows are moved to. Nothing is made before `prepare`."""
@@ -60,9 +63,6 @@ class MoveTarget(MovableDatabase, Protocol):
         """Makes what rows are found by, once they are there."""
 
     async def read_last_key(self, table: MovedTable) -> Key | None: ...
-
-    async def insert(self, table: MovedTable, rows: list[Row]) -> None:
-        """Inserts rows: all of them are durable when it returns, or none."""
 
     async def clear(self) -> None:
         """Removes all tables, of a move that is begun anew."""

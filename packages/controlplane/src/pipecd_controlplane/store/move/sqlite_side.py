@@ -145,6 +145,16 @@ class MovableSqlite:
         text, values = _select(table, after=after, through=through)
         return await self._fetch(f"{text} LIMIT {limit}", values)
 
+    async def insert(self, table: MovedTable, rows: list[Row]) -> None:
+        places = ", ".join("?" * len(table.names))
+        text = f"INSERT INTO {table.quoted} ({table.all_columns}) VALUES ({places})"  # noqa: S608 - ours
+
+        def write() -> None:
+            with _committing(self._connection):
+                self._connection.executemany(text, rows)
+
+        await self._run(write)
+
     def _explain_bad_text(self, table: MovedTable, after: Key | None) -> StateError:
         """Returns the error for the row behind a key, which holds bytes that are no text."""
         text, values = _select(table, after=after, through=None)
@@ -190,16 +200,6 @@ class SqliteMoveTarget(MovableSqlite):
             f"SELECT {table.key_columns} FROM {table.quoted} ORDER BY {table.backwards} LIMIT 1"  # noqa: S608 - ours
         )
         return found[0] if found else None
-
-    async def insert(self, table: MovedTable, rows: list[Row]) -> None:
-        places = ", ".join("?" * len(table.names))
-        text = f"INSERT INTO {table.quoted} ({table.all_columns}) VALUES ({places})"  # noqa: S608 - ours
-
-        def write() -> None:
-            with _committing(self._connection):
-                self._connection.executemany(text, rows)
-
-        await self._run(write)
 
     async def clear(self) -> None:
         self.close()

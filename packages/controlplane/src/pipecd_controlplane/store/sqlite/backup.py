@@ -28,6 +28,7 @@ from pipecd_controlplane.store.schema import SCHEMA_VERSION
 from pipecd_controlplane.store.sqlite.backup_objects import (
     add_member,
     extract_member,
+    leave_objects_to_others,
     open_member,
     pack_objects,
     unpack_objects,
@@ -128,7 +129,12 @@ def restore(archive: Path, folder: Path) -> Backup:
                         hint="use the pipecd that made it, or a newer one",
                     )
                 unpacked = unpack_objects(packed, Path(scratch))
-                made = replace(made, objects=unpacked.found, lost=unpacked.lost)
+                made = replace(
+                    made,
+                    objects=unpacked.found,
+                    lost=unpacked.lost,
+                    keeps_objects=leave_objects_to_others(Path(scratch), unpacked),
+                )
                 # The database last: a folder without it is an empty one.
                 for name in (*KEYS, FOLDER_NAME, DATABASE_FILE):
                     part = Path(scratch) / name

@@ -19,6 +19,8 @@ from typing import IO, Final
 from pipecd_controlplane.store.blobs.blob_store import BlobRef, check_key, is_key
 from pipecd_controlplane.store.blobs.config import FOLDER_NAME
 from pipecd_controlplane.store.blobs.mark import MARK, make_mark_key
+from pipecd_controlplane.store.kept_objects import KEEPS_OBJECTS, YES
+from pipecd_controlplane.store.spaces import SPACE
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime.files import sync_folder
@@ -35,6 +37,7 @@ class PackedObjects:
 
     found: int
     lost: int
+    has_mark: bool = False
 
 
 def pack_objects(packed: tarfile.TarFile, database: Path, blobs: Path) -> PackedObjects:
@@ -79,10 +82,32 @@ def unpack_objects(packed: tarfile.TarFile, scratch: Path) -> PackedObjects:
         else:
             target.unlink()
             lost += 1
-    _unpack_mark(held, packed, scratch, folders)
+    has_mark = _unpack_mark(held, packed, scratch, folders)
     for folder in folders:
         sync_folder(folder)
-    return PackedObjects(found=found, lost=lost)
+    return PackedObjects(found=found, lost=lost, has_mark=has_mark)
+
+
+def leave_objects_to_others(scratch: Path, unpacked: PackedObjects) -> bool:
+    """Lets an extracted database delete no objects that are not in the archive with it.
+
+    They are in a place that the server of before may still use; returns whether that is so. A
+    database that has never had an object gets a space of its own in such a place instead.
+    """
+    if unpacked.found or unpacked.has_mark:
+        return False
+    keeps = bool(unpacked.lost or _read_mark_key(scratch / DATABASE_FILE))
+    with contextlib.closing(connect(scratch / DATABASE_FILE)) as connection:
+        if not _has_table(connection, VALUES):
+            return False
+        if keeps:
+            connection.execute(
+                f"INSERT OR REPLACE INTO {VALUES} (name, value) VALUES (?, ?)",  # noqa: S608 - ours
+                (KEEPS_OBJECTS, YES),
+            )
+        else:
+            connection.execute(f"DELETE FROM {VALUES} WHERE name = ?", (SPACE,))  # noqa: S608 - ours
+    return keeps
 
 
 def _pack_mark(packed: tarfile.TarFile, database: Path, blobs: Path) -> None:
@@ -96,14 +121,16 @@ def _pack_mark(packed: tarfile.TarFile, database: Path, blobs: Path) -> None:
 
 def _unpack_mark(
     held: dict[str, tarfile.TarInfo], packed: tarfile.TarFile, scratch: Path, folders: set[Path]
-) -> None:
+) -> bool:
+    """Extracts the mark; returns whether it is in the archive."""
     key = _read_mark_key(scratch / DATABASE_FILE)
     member = held.get(_name(key))
     if not key or member is None or member.size > LARGEST_MARK:
-        return
+        return False
     target = scratch / FOLDER_NAME / key
     _make_folders(target.parent, scratch, folders)
     extract_member(packed, member, target)
+    return True
 
 
 def add_member(
