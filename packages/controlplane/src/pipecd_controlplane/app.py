@@ -164,7 +164,7 @@ async def _open_core(
     database, shared = await opened.enter_async_context(
         open_state(settings.database, settings.data_dir, settings.encryption_key_files)
     )
-    if not settings.seals_logs:
+    if not settings.seals:
         # Sealed into this data folder, the other servers of the database would find them missing.
         log.info("stage_log.kept_in_database", hint="spec.filestore names no store that all share")
     kept = stores(
@@ -335,7 +335,7 @@ def _list_jobs(core: _Core) -> list[Job]:
         Job(name="key-uses", every=60, run=keep_uses, at_end=True, in_each_process=True),
         Job(name="expired-sessions", every=3600, run=forget_sessions),
         *list_retention_jobs(core.stores, core.settings.retention, _now),
-        *list_object_jobs(core.stores, _now, seals_logs=core.settings.seals_logs),
+        *list_object_jobs(core.stores, _now, seals=core.settings.seals),
         *_log_jobs(core.settings.folded),
     ]
 

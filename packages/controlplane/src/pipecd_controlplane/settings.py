@@ -83,8 +83,8 @@ class ServerSettings:
         return self.blobs or BlobFolder(folder=self.data_dir / FOLDER_NAME)
 
     @property
-    def seals_logs(self) -> bool:
-        """Returns whether logs leave the database: not for a folder that other servers lack."""
+    def seals(self) -> bool:
+        """Returns whether objects leave the database: not for a folder that other servers lack."""
         return self.postgres is None or self.blobs is not None
 
     @property

@@ -71,6 +71,6 @@ def test_logs_leave_a_shared_database_only_for_a_store_that_all_servers_have(
     shared = PostgresServer(url="postgresql://pipecd@db/pipecd")
     folder = BlobFolder(folder=tmp_path)
 
-    assert ServerSettings(data_dir=tmp_path).seals_logs
-    assert ServerSettings(data_dir=tmp_path, postgres=shared, blobs=folder).seals_logs
-    assert not ServerSettings(data_dir=tmp_path, postgres=shared).seals_logs
+    assert ServerSettings(data_dir=tmp_path).seals
+    assert ServerSettings(data_dir=tmp_path, postgres=shared, blobs=folder).seals
+    assert not ServerSettings(data_dir=tmp_path, postgres=shared).seals

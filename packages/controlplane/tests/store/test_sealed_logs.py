@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import bindparam, func, select, update
 
 from pipecd_controlplane.ops.objects import remove_orphans, seal_logs
-from pipecd_controlplane.store import schema, sealed_logs
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.blobs import blob_store
 from pipecd_controlplane.store.blobs.blob_store import (
     BlobEntry,
     BlobsRefusedError,
@@ -472,8 +473,8 @@ async def test_a_silent_store_is_said_before_callers_give_up(
     await write_log(kept)
     await sealing.seal(blobs, DUE)
     silent = stores(database, lambda: NOW, blobs=SilentBlobs(tmp_path / "blobs"))
-    assert sealed_logs.FETCH_SECONDS < DEADLINE_SECONDS
-    monkeypatch.setattr(sealed_logs, "FETCH_SECONDS", 0.01)
+    assert blob_store.FETCH_SECONDS < DEADLINE_SECONDS
+    monkeypatch.setattr(blob_store, "FETCH_SECONDS", 0.01)
 
     for reading in (
         silent.stage_logs.part("ours", KEY),

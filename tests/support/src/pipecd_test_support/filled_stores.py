@@ -8,6 +8,7 @@ from pipecd_controlplane.store.hooks import StoredHook
 from pipecd_controlplane.store.leases import LeaseRecord
 from pipecd_controlplane.store.log_chunks import LogKey
 from pipecd_controlplane.store.stores import Stores
+from pipecd_controlplane.store.value_sealing import REST_SECONDS, ValueSealing
 from pipecd_controlplane.usecases.audit_actors import (
     ADD_PROJECT,
     describe_act,
@@ -50,6 +51,8 @@ ODD_TEXTS = (
 SEALED_LOGS = 3
 SEALED_BYTES = 70_000
 """Enough for an object."""
+SEALED_VALUES = 2
+SEALED_OBJECTS = SEALED_LOGS + SEALED_VALUES
 ALL_BYTES = bytes(range(256))
 
 
@@ -63,6 +66,7 @@ async def fill_every_table(
     for number, text in enumerate(ODD_TEXTS):
         await _fill_application(kept, f"app-{number}-{text[:20]}", text)
     await _fill_logs(kept, blobs, log_chunks, chunk_bytes)
+    await _fill_values(kept, blobs)
     await _fill_commands(kept)
 
 
@@ -190,6 +194,22 @@ async def _fill_logs(kept: Stores, blobs: BlobStore, chunks: int, chunk_bytes: i
         await _append(kept, sealed, 1, SEALED_BYTES, completed=True, reopen=True)
     for due in await kept.log_sealing.list_due():
         assert await kept.log_sealing.seal(blobs, due)
+
+
+async def _fill_values(kept: Stores, blobs: BlobStore) -> None:
+    """A live state and a shared object that are objects."""
+    large = ALL_BYTES * 1024
+
+    async def add(transaction: Transaction) -> None:
+        live = application_live_state_pb2.ApplicationLiveStateSnapshot(application_id="large")
+        live.application_live_state.resources.add(id="large", name="x" * len(large))
+        await kept.live_states.change_in(transaction, PROJECT, "large", lambda _stored: live)
+
+    await kept.database.write(add)
+    await kept.shared_objects.put(PROJECT, "large", "plugin", "key", large)
+    sealing = ValueSealing(kept.database, lambda: NOON + 60 + REST_SECONDS)
+    due = [each async for each in sealing.iterate_due()]
+    assert [await sealing.seal(blobs, each) for each in due] == [True] * SEALED_VALUES
 
 
 async def _append(

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timed jobs of the blob store: logs become objects, and objects that nobody wants go."""
+"""The timed jobs of the blob store.
+
+Logs and large values become objects, and objects that nobody wants go.
+"""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import Final
 
 from pipecd_controlplane.ops.jobs import Job
+from pipecd_controlplane.store import log_sealing, value_sealing
 from pipecd_controlplane.store.blobs.blob_store import BlobEntry, BlobsRefusedError, BlobStore
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.kept_objects import keeps_objects
-from pipecd_controlplane.store.log_sealing import KIND, DueLog
+from pipecd_controlplane.store.log_sealing import DueLog
 from pipecd_controlplane.store.spaces import find_space
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import PipecdError, UnavailableError
@@ -18,6 +23,8 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 SEAL_SECONDS: Final = 30
+SEAL_VALUES_SECONDS: Final = 600
+"""A value that is replaced all the time leaves no more orphans than one each time."""
 ORPHANS_SECONDS: Final = 86_400
 
 YOUNG_SECONDS: Final = 86_400
@@ -29,8 +36,8 @@ AT_ONCE: Final = 8
 STEP: Final = 200
 
 
-def list_object_jobs(stores: Stores, now: Now, *, seals_logs: bool) -> list[Job]:
-    """Returns the jobs that seal logs and remove objects that nobody refers to."""
+def list_object_jobs(stores: Stores, now: Now, *, seals: bool) -> list[Job]:
+    """Returns the jobs that seal logs and values, and remove objects that nobody refers to."""
     blobs = stores.blobs
     if blobs is None:
         return []
@@ -38,12 +45,18 @@ def list_object_jobs(stores: Stores, now: Now, *, seals_logs: bool) -> list[Job]
     async def seal() -> None:
         await seal_logs(stores, blobs)
 
+    async def seal_more() -> None:
+        await seal_values(stores, blobs)
+
     async def clean() -> None:
         await remove_orphans(stores, blobs, now)
 
-    sealing = Job(name="seal-logs", every=SEAL_SECONDS, run=seal, rest=SEAL_SECONDS)
+    sealing = [
+        Job(name="seal-logs", every=SEAL_SECONDS, run=seal, rest=SEAL_SECONDS),
+        Job(name="seal-values", every=SEAL_VALUES_SECONDS, run=seal_more, rest=SEAL_SECONDS),
+    ]
     return [
-        *([sealing] if seals_logs else []),
+        *(sealing if seals else []),
         Job(name="orphan-objects", every=ORPHANS_SECONDS, run=clean, rest=3600),
     ]
 
@@ -75,36 +88,68 @@ async def _seal_whole(stores: Stores, blobs: BlobStore, due: DueLog) -> int:
     return written
 
 
+async def seal_values(stores: Stores, blobs: BlobStore) -> int:
+    """Seals the values that are worth it; returns how many objects were written.
+
+    Raises as `seal_logs` does; the values stay in their rows until then.
+    """
+    written = 0
+    async with aclosing(stores.value_sealing.iterate_due()) as due:
+        async for each in due:
+            try:
+                written += await stores.value_sealing.seal(blobs, each)
+            except (UnavailableError, BlobsRefusedError):
+                raise
+            except PipecdError as error:
+                log.warning("value.not_sealed", value=str(each.key), error=error.with_hint())
+    return written
+
+
 async def remove_orphans(stores: Stores, blobs: BlobStore, now: Now) -> int:
     """Deletes objects that nobody refers to, once they are old enough; returns how many.
 
     They are what a crash leaves between the writing of an object and the transaction that refers
-    to it, or between a purge and the deletion of its objects. A database that keeps objects has
-    none: what it does not know may be another's.
+    to it, or between a purge and the deletion of its objects; and those of values that were
+    replaced or purged. A database that keeps objects has none: what it does not know may be
+    another's.
     """
     if await keeps_objects(stores.database):
         return 0
     before = now() - YOUNG_SECONDS
     space = await find_space(stores.database)
     removed = 0
+    for kind, find_unreferred in (
+        (log_sealing.KIND, stores.log_sealing.find_unreferred),
+        (value_sealing.KIND, stores.value_sealing.find_unreferred),
+    ):
+        removed += await _remove_orphans_of(blobs, f"{kind}/{space}/", find_unreferred, before)
+    if removed:
+        log.info("objects.orphans_removed", count=removed)
+    return removed
+
+
+async def _remove_orphans_of(
+    blobs: BlobStore,
+    prefix: str,
+    find_unreferred: Callable[[Iterable[str]], Awaitable[list[str]]],
+    before: int,
+) -> int:
+    removed = 0
     batch: list[BlobEntry] = []
 
     async def remove() -> int:
-        orphans = await stores.log_sealing.find_unreferred(each.key for each in batch)
+        orphans = await find_unreferred(each.key for each in batch)
         await delete_objects(blobs, orphans)
         return len(orphans)
 
-    async for entry in blobs.iterate(f"{KIND}/{space}/"):
+    async for entry in blobs.iterate(prefix):
         if entry.modified_at >= before:
             continue
         batch.append(entry)
         if len(batch) >= STEP:
             removed += await remove()
             batch.clear()
-    removed += await remove()
-    if removed:
-        log.info("objects.orphans_removed", count=removed)
-    return removed
+    return removed + await remove()
 
 
 async def delete_objects(blobs: BlobStore | None, keys: Iterable[str]) -> None:

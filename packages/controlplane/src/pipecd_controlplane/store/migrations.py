@@ -77,5 +77,18 @@ MIGRATIONS: Final = (
     ),
     # Logs that are complete are sealed as objects.
     Migration(version=10, columns=_numbers("stage_log", "sealed", "sealed_bytes")),
+    # Large values are sealed as objects.
+    Migration(
+        version=11,
+        columns=tuple(
+            column
+            for table in ("shared_object", "live_state")
+            for column in (
+                *_texts(table, "object_key"),
+                *_numbers(table, "size"),
+                *_texts(table, "sha256"),
+            )
+        ),
+    ),
 )
 """In their order."""

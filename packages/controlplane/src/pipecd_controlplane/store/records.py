@@ -20,6 +20,8 @@ class ReportedMessage(Generic[M]):
 
     message: M
     updated_at: int
+    is_sealed: bool = False
+    """Whether the message is in an object of the blob store, and empty here."""
 
 
 class Records(Generic[M]):

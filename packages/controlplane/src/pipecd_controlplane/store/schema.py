@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 """Grows when the schema changes; a file of an older version is migrated when it is opened."""
 
 metadata: Final = MetaData()
@@ -317,6 +317,31 @@ stage_log_object: Final = Table(
 )
 Index("stage_log_object_by_key", stage_log_object.c.object_key, unique=True)
 
+# Values of a row that are objects of the blob store when they are large: see `sealed_values`.
+LARGE_VALUES: Final = text("object_key = '' AND length(data) >= 262144")
+"""Which values are worth an object. As text, as that of logs."""
+SEALED_VALUES: Final = text("object_key != ''")
+
+
+def _reference() -> "tuple[Column[Any], ...]":
+    """Columns for the object that a row refers to: empty, and 0, when it holds its value itself."""
+    return _text("object_key"), _number("size"), _text("sha256")
+
+
+def _index_values(table: Table) -> None:
+    """Finds the rows whose value is to be sealed, and the one that refers to an object."""
+    for name, columns, condition in (
+        ("to_seal", table.primary_key.columns, LARGE_VALUES),
+        ("by_object", [table.c.object_key], SEALED_VALUES),
+    ):
+        Index(
+            f"{table.name}_{name}",
+            *columns,
+            sqlite_where=condition,
+            postgresql_where=condition,
+        )
+
+
 # What is true of all servers that share this database.
 installation: Final = Table(
     "installation", metadata, Column("name", TEXT, primary_key=True), _text("value")
@@ -403,9 +428,12 @@ shared_object: Final = Table(
     Column("key", TEXT, primary_key=True),
     _text("project_id"),
     Column("data", LargeBinary, nullable=False),
+    *_reference(),
 )
+_index_values(shared_object)
 
-live_state: Final = _record("live_state", "application_id", _version())
+live_state: Final = _record("live_state", "application_id", _version(), *_reference())
+_index_values(live_state)
 analysis_result: Final = _record("analysis_result", "application_id", _version())
 
 # What people and rules decide, where upstream's entities have no field for it.

@@ -15,7 +15,7 @@ from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs.blob_store import (
     BlobDamagedError,
     BlobStore,
-    BlobsUnavailableError,
+    limiting_fetch,
 )
 from pipecd_controlplane.store.database import Database, View
 from pipecd_controlplane.store.log_chunks import LogChunk, LogKey, find_head_in, match_log
@@ -26,10 +26,6 @@ from pipecd_runtime.logs import logger
 log = logger(__name__)
 
 OBJECTS: Final = schema.stage_log_object
-
-FETCH_SECONDS: Final = 10.0
-"""How long a reader waits for segments: less than callers wait for an answer, so that they hear
-which place is silent."""
 
 NEXT_OBJECT: Final = (
     select(OBJECTS.c.object_key, OBJECTS.c.last_number, OBJECTS.c.directory)
@@ -97,14 +93,9 @@ class SealedLogs:
         first, last = run[0], run[-1]
         length = last.offset + last.length - first.offset
         try:
-            async with asyncio.timeout(FETCH_SECONDS):
+            async with limiting_fetch(self._blobs, "the log"):
                 data = await self._blobs.get_range(first.object_key, first.offset, length)
             return await asyncio.to_thread(_read_run, run, data)
-        except TimeoutError:
-            raise BlobsUnavailableError(
-                f"{self._blobs.place} does not answer within {FETCH_SECONDS:g} seconds",
-                hint="the log can be read when it does",
-            ) from None
         except ValueError as error:  # also of a row whose key is none
             raise BlobDamagedError(first.object_key, self._blobs.place, str(error)) from error
 

@@ -40,6 +40,7 @@ from pipecd_controlplane.store.sessions import Sessions
 from pipecd_controlplane.store.shared_objects import SharedObjectRecords
 from pipecd_controlplane.store.stage_logs import MAX_BYTES, StageLogs
 from pipecd_controlplane.store.traces import Traces
+from pipecd_controlplane.store.value_sealing import ValueSealing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class Stores:
     purge: Purge
     audit: Audit
     log_sealing: LogSealing
+    value_sealing: ValueSealing
     blobs: BlobStore | None
     """None in programs that look at rows alone."""
 
@@ -105,14 +107,14 @@ def stores(
         plugin_states=PluginStateRecords(database, now),
         piped_stats=PipedStats(database, now),
         unregistered=UnregisteredApplications(database, now),
-        shared_objects=SharedObjectRecords(database),
+        shared_objects=SharedObjectRecords(database, blobs),
         leases=LeaseRecords(database),
         alarms=Alarms(database, now),
         outcomes=Outcomes(database),
         events=Events(database, now),
         traces=Traces(database, now),
         chains=Chains(database, now),
-        live_states=LiveStateRecords(database, now),
+        live_states=LiveStateRecords(database, now, blobs),
         analysis_results=AnalysisResults(database, now),
         controls=ApplicationControls(database, now),
         records=DeploymentRecords(database, now),
@@ -122,5 +124,6 @@ def stores(
         purge=Purge(database),
         audit=Audit(database),
         log_sealing=LogSealing(database, now),
+        value_sealing=ValueSealing(database, now),
         blobs=blobs,
     )

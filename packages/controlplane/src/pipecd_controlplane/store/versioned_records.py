@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages that are changed by their version, each under the id of its subject."""
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from sqlalchemy import Select, Update, bindparam, select, update
 
 from pipecd_controlplane.store.auditing import is_audited, note_change
 from pipecd_controlplane.store.changes import Change
-from pipecd_controlplane.store.database import StaleReadError, Transaction, View
+from pipecd_controlplane.store.database import Row, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.records import M, Records, ReportedMessage
+from pipecd_controlplane.store.sealed_values import NO_OBJECT
 
 
 class VersionedRecords(Records[M]):
@@ -17,17 +18,20 @@ class VersionedRecords(Records[M]):
 
     key: ClassVar[str]
 
-    _get: ClassVar["Select[tuple[bytes, int, int]]"]
+    _get: ClassVar["Select[tuple[Any, ...]]"]
     _replace: ClassVar[Update]
+    _no_object: ClassVar[Mapping[str, Value]]
+    """What is written beside a message where messages can be objects."""
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "table"):
             return  # a base class of other ones
         c = cls.table.c
         subject = c[cls.key]
-        cls._get = select(c.data, c.updated_at, c.version).where(
-            subject == bindparam("subject"), c.project_id == bindparam("project_id")
-        )
+        cls._no_object = NO_OBJECT if "object_key" in c else {}
+        cls._get = select(
+            c.data, c.updated_at, c.version, *(c[name] for name in cls._no_object)
+        ).where(subject == bindparam("subject"), c.project_id == bindparam("project_id"))
         cls._replace = (
             update(cls.table)
             .where(
@@ -39,13 +43,14 @@ class VersionedRecords(Records[M]):
                 updated_at=bindparam("updated_at"),
                 version=bindparam("version"),
                 data=bindparam("data"),
+                **{name: bindparam(name) for name in cls._no_object},
             )
         )
 
     async def find(self, project_id: str, subject: str) -> ReportedMessage[M] | None:
         """Returns the message of a subject; None when there is none."""
         row = await self._database.one(self._get, project_id=project_id, subject=subject)
-        return self._record(row[0], row[1]) if row else None
+        return self._read(row) if row else None
 
     async def find_in(self, view: View, project_id: str, subject: str) -> M | None:
         """Returns the message of a subject, read in a unit of work."""
@@ -66,11 +71,11 @@ class VersionedRecords(Records[M]):
         The change is delivered to `piped_id`, if given.
         """
         row = await transaction.one(self._get, project_id=project_id, subject=subject)
-        message = edit(self._record(row[0], row[1]) if row else None)
+        message = edit(self._read(row) if row else None)
         if message is None:
             return
         if is_audited(transaction):
-            before = self.message.FromString(row[0]) if row else None
+            before = self._read(row).message if row else None
             noun = self.key.removesuffix("_id")
             note_change(transaction, noun, subject, before, message)
         data, now = message.SerializeToString(), self._now()
@@ -81,6 +86,7 @@ class VersionedRecords(Records[M]):
                 updated_at=now,
                 version=1,
                 data=data,
+                **self._no_object,
             )
         else:
             written = (
@@ -92,6 +98,7 @@ class VersionedRecords(Records[M]):
                     updated_at=now,
                     version=row[2] + (data != row[0]),  # the same again is no other version
                     data=data,
+                    **self._no_object,
                 )
                 > 0
             )
@@ -101,3 +108,6 @@ class VersionedRecords(Records[M]):
             transaction.publish(
                 Change(kind=self.kind, id=subject, project_id=project_id, piped_id=piped_id)
             )
+
+    def _read(self, row: Row) -> ReportedMessage[M]:
+        return self._record(row[0], row[1])

@@ -13,7 +13,7 @@ from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.ownership import Agent, own_application
-from pipecd_model.errors import ConfigError, NotFoundError
+from pipecd_model.errors import ConfigError, LostDataError, NotFoundError, UnavailableError
 from pipecd_wire.model import application_live_state_pb2 as pb
 
 Snapshot = pb.ApplicationLiveStateSnapshot
@@ -37,6 +37,7 @@ async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> 
     def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if (
             known is not None
+            and not known.is_sealed  # and so not changed for much longer than LATE_SECONDS
             and _version(snapshot.version) < _version(known.message.version)
             and now() - known.updated_at < LATE_SECONDS
         ):
@@ -64,8 +65,10 @@ async def patch(
         application = await stores.applications.find(agent.project_id, application_id)
         if application is None or application.piped_id != agent.piped_id:
             failed += [event.id for event in changes]
-        else:
+        elif await _can_change(stores, agent.project_id, application_id):
             own[application_id] = changes
+        else:
+            failed += [event.id for event in changes]
 
     async def work(transaction: Transaction) -> None:
         for application_id, changes in own.items():
@@ -77,12 +80,23 @@ async def patch(
     return failed
 
 
+async def _can_change(stores: Stores, project_id: str, application_id: str) -> bool:
+    """Returns whether the live state is there to be changed; one that is lost is not."""
+    try:
+        await stores.live_states.unseal(project_id, application_id)
+    except LostDataError:
+        return False
+    return True
+
+
 def _make_patch(
     changes: Sequence[pb.KubernetesResourceStateEvent],
 ) -> Callable[[ReportedMessage[Snapshot] | None], Snapshot | None]:
     def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if known is None:
             return None  # a snapshot will come, and hold all of it
+        if known.is_sealed:  # anew, since we unsealed it: the clock was set forward
+            raise UnavailableError("the live state has just been sealed", hint="try again")
         snapshot = known.message
         for event in changes:
             apply(snapshot, event)

@@ -18,7 +18,7 @@ from pipecd_controlplane.store.open import SqliteFolder
 from pipecd_model.errors import StateError
 from pipecd_test_support.aws.lab import run_aws_lab
 from pipecd_test_support.buckets import BucketMaker
-from pipecd_test_support.filled_stores import SEALED_LOGS
+from pipecd_test_support.filled_stores import SEALED_OBJECTS
 from pipecd_test_support.moved_databases import HeardProgress, run_sqlite
 
 
@@ -53,7 +53,7 @@ async def list_all(folder: SqliteFolder) -> list[BlobRef]:
     async with reading(folder) as database:
         found = [each async for each in list_references(database)]
         size = await measure_objects(database)
-    assert len(found) == size.rows == SEALED_LOGS
+    assert len(found) == size.rows == SEALED_OBJECTS
     assert sum(each.size for each in found) == size.bytes
     return found
 
@@ -82,7 +82,7 @@ async def test_objects_go_into_a_bucket_and_back(
     progress = await move(folder, source, bucket)
     await move(folder, bucket, target)
 
-    assert progress.rows == {"objects": SEALED_LOGS}
+    assert progress.rows == {"objects": SEALED_OBJECTS}
     for ref in await list_all(folder):
         assert await get_checked(bucket, ref) == await get_checked(target, ref)
 
@@ -118,7 +118,7 @@ async def test_what_is_wrong_in_the_target_is_found_and_written_anew(
     wrong = good[:-1] + bytes([good[-1] ^ 1]) if damage is None else damage
     (tmp_path / "new" / ref.key).write_bytes(wrong)
 
-    with pytest.raises(StateError, match=f"has not got 1 of {SEALED_LOGS} objects"):
+    with pytest.raises(StateError, match=f"has not got 1 of {SEALED_OBJECTS} objects"):
         await verify(folder, source, target)
     await move(folder, source, target)
 
@@ -128,12 +128,12 @@ async def test_what_is_wrong_in_the_target_is_found_and_written_anew(
 async def test_objects_that_the_source_has_lost_are_named(
     folder: SqliteFolder, source: BlobStore, target: BlobStore
 ) -> None:
-    missing, damaged, good = await list_all(folder)
+    missing, damaged, good, *_ = await list_all(folder)
     await source.delete(missing.key)
     path = folder.folder / FOLDER_NAME / damaged.key
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
-    with pytest.raises(StateError, match=f"has lost 2 of {SEALED_LOGS} objects") as caught:
+    with pytest.raises(StateError, match=f"has lost 2 of {SEALED_OBJECTS} objects") as caught:
         await move(folder, source, target)
     progress = await move(folder, source, target, skips_lost=True)
 

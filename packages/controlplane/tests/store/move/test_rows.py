@@ -115,7 +115,7 @@ async def test_a_source_that_could_not_be_marked_is_marked_by_the_next_run(
         ("UPDATE session SET subject = subject || ' '", "session 'session' differs in subject"),
         ("DELETE FROM lease", "lease 'piped' is missing in the target"),
         (
-            "INSERT INTO shared_object VALUES ('app', 'plugin', 'key', 'ours', '')",
+            "INSERT INTO shared_object VALUES ('app', 'plugin', 'key', 'ours', '', '', 0, '')",
             "shared_object 'app' 'plugin' 'key' is in the target only",
         ),
         (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.cli import cli
-from pipecd_controlplane.ops.objects import remove_orphans
+from pipecd_controlplane.ops.objects import remove_orphans, seal_values
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs.config import BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
@@ -24,7 +24,9 @@ from pipecd_controlplane.store.open import SqliteFolder, backup_database
 from pipecd_controlplane.store.own_blobs import open_own_blobs
 from pipecd_controlplane.store.sealed_logs import list_some_referred
 from pipecd_controlplane.store.spaces import find_space
+from pipecd_controlplane.store.sqlite import backup as sqlite_backup
 from pipecd_controlplane.store.sqlite.backup import MANIFEST, backup, restore
+from pipecd_controlplane.store.sqlite.backup_objects import PackedObjects, pack_objects
 from pipecd_controlplane.store.sqlite.database import open_sqlite
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
 from pipecd_controlplane.store.stage_logs import LogKey
@@ -343,6 +345,42 @@ async def test_a_backup_holds_the_objects_that_its_rows_refer_to(
     for path in (tmp_path / "restored" / "blobs").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0
         assert path.name != "orphan"
+
+
+async def test_large_values_are_in_a_backup_as_they_were_when_its_rows_were_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are replaced while it is made: their objects stay for a day."""
+    data, large = tmp_path / "data", bytes(range(256)) * 4096
+    blobs = FolderBlobs(data / "blobs")
+    await blobs.open()
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=blobs)
+        for key in ("stays", "replaced"):
+            await kept.shared_objects.put("ours", "app", "plugin", key, large)
+        await kept.shared_objects.put("ours", "app", "plugin", "small", b"small")
+        assert await seal_values(kept, blobs) == 2
+
+        def replace_and_pack(*arguments: Any) -> PackedObjects:
+            asyncio.run_coroutine_threadsafe(
+                kept.shared_objects.put("ours", "app", "plugin", "replaced", b"new"), loop
+            ).result()
+            return pack_objects(*arguments)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(sqlite_backup, "pack_objects", replace_and_pack)
+        made = await asyncio.to_thread(
+            backup, data, tmp_path / "copy.tar", now=5, blobs=data / "blobs"
+        )
+        assert await kept.shared_objects.find("ours", "app", "plugin", "replaced") == b"new"
+
+    assert (made.objects, made.lost) == (2, 0)
+    assert restore(tmp_path / "copy.tar", tmp_path / "restored") == made
+    restored = FolderBlobs(tmp_path / "restored" / "blobs")
+    async with open_sqlite(tmp_path / "restored", on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=restored)
+        for key, wanted in (("stays", large), ("replaced", large), ("small", b"small")):
+            assert await kept.shared_objects.find("ours", "app", "plugin", key) == wanted
 
 
 async def test_a_server_knows_the_objects_of_a_restored_backup_again(

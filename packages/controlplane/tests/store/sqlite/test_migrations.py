@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from pipecd_controlplane.ops.objects import seal_values
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.applications import ApplicationFilter
+from pipecd_controlplane.store.blobs.folder import FolderBlobs
 from pipecd_controlplane.store.deployments import DeploymentFilter
 from pipecd_controlplane.store.migrations import MIGRATIONS
 from pipecd_controlplane.store.sqlite.database import open_sqlite
@@ -24,6 +26,7 @@ from pipecd_model.errors import StateError
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.apiservice import service_pb2 as apiservice
 from pipecd_wire.model import deployment_pb2, project_pb2
+from pipecd_wire.model.application_live_state_pb2 import ApplicationLiveStateSnapshot
 
 OLDER = sorted(
     Path(__file__).parent.glob("schema_*.sql"),
@@ -148,6 +151,29 @@ async def test_the_lines_of_a_file_of_version_8_have_numbers(
         await kept.stage_logs.append("ours", key, build.blocks(13), completed=True, reopen=True)
         last = await kept.log_lines.read_range("ours", key, first_line=0, count=1)
         assert (last.first_line, last.blocks[0].index) == (4, 13)
+
+
+async def test_the_large_values_of_a_file_of_version_10_are_sealed(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 1024
+    live = ApplicationLiveStateSnapshot(application_id="app", project_id="p" * len(large))
+    with closing(make_older(tmp_path, FIRST.with_name("schema_10.sql"))) as older:
+        older.execute(
+            "INSERT INTO shared_object VALUES ('app', 'plugin', 'key', 'ours', ?)", (large,)
+        )
+        older.execute(
+            "INSERT INTO live_state VALUES ('app', 'ours', 1, ?, 1)", (live.SerializeToString(),)
+        )
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.open()
+
+    async with open_sqlite(tmp_path, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1000, blobs=blobs)
+        for sealed in (2, 0):
+            assert await kept.shared_objects.find("ours", "app", "plugin", "key") == large
+            found = await kept.live_states.find("ours", "app")
+            assert found is not None
+            assert (found.message, found.updated_at) == (live, 1)
+            assert await seal_values(kept, blobs) == sealed
 
 
 async def found_by(kept: Stores, wanted: ApplicationFilter) -> int:

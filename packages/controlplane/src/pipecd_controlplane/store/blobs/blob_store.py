@@ -10,10 +10,12 @@ Every call raises BlobsUnavailableError when the store does not answer, BlobsRef
 answers that this is not allowed; both say which store, and what to do.
 """
 
+import asyncio
 import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -21,6 +23,10 @@ from pipecd_model.errors import LostDataError, StateError, UnavailableError
 
 READ_BYTES: Final = 4 * 1024 * 1024
 """How much of an object is in memory at once where it is read piece by piece."""
+
+FETCH_SECONDS: Final = 10.0
+"""How long somebody who is waited for waits for an object: less than callers wait for an answer, so
+that they hear which place is silent."""
 
 LONGEST_KEY: Final = 200
 
@@ -165,12 +171,33 @@ def describe_blob(key: str, data: bytes) -> BlobRef:
 async def get_checked(store: BlobStore, ref: BlobRef) -> bytes:
     """Returns an object that is as it was written. Raises BlobMissingError, BlobDamagedError."""
     data = await store.get(ref.key)
+    check_blob(store, ref, data)
+    return data
+
+
+def check_blob(store: BlobStore, ref: BlobRef, data: bytes) -> None:
+    """Raises BlobDamagedError for data that is not as it was written."""
     if len(data) != ref.size:
         why = f"it has {len(data)} bytes in place of {ref.size}"
         raise BlobDamagedError(ref.key, store.place, why)
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise BlobDamagedError(ref.key, store.place, "its checksum is another one")
-    return data
+
+
+@asynccontextmanager
+async def limiting_fetch(store: BlobStore, noun: str) -> AsyncIterator[None]:
+    """Limits the block, which reads from a store, to FETCH_SECONDS.
+
+    Raises BlobsUnavailableError then, with words on what cannot be read meanwhile.
+    """
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            yield
+    except TimeoutError:
+        raise BlobsUnavailableError(
+            f"{store.place} does not answer within {FETCH_SECONDS:g} seconds",
+            hint=f"{noun} can be read when it does",
+        ) from None
 
 
 async def iterate_checked(store: BlobStore, ref: BlobRef) -> AsyncIterator[bytes]:

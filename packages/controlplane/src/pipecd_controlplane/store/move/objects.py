@@ -22,7 +22,7 @@ from pipecd_controlplane.store.move.tables import TableSize, list_tables
 from pipecd_model.errors import LostDataError, StateError
 
 REFERENCE: Final = ("object_key", "size", "sha256")
-"""The columns of a table that refers to objects."""
+"""The columns of a table that refers to objects; the first is empty where a row does not."""
 
 SOME: Final = 100
 
@@ -48,7 +48,8 @@ async def list_references(database: MovableDatabase) -> AsyncGenerator[BlobRef]:
         async with aclosing(database.read_batches(table, after=None)) as batches:
             async for rows in batches:
                 for row in rows:
-                    yield BlobRef(key=row[key], size=row[size], sha256=row[checksum])
+                    if row[key]:  # else the row holds its value itself
+                        yield BlobRef(key=row[key], size=row[size], sha256=row[checksum])
 
 
 async def list_some_references(database: MovableDatabase) -> list[str]:

@@ -25,7 +25,7 @@ from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, connect
 from pipecd_model.errors import ConfigError, StateError
 from pipecd_runtime.files import sync_folder
 
-TABLE: Final = "stage_log_object"
+TABLES: Final = ("stage_log_object", "live_state", "shared_object")
 VALUES: Final = "installation"
 LARGEST_MARK: Final = 4096
 BLOCK_BYTES: Final = 1 << 20
@@ -98,7 +98,7 @@ def leave_objects_to_others(scratch: Path, unpacked: PackedObjects) -> bool:
         return False
     keeps = bool(unpacked.lost or _read_mark_key(scratch / DATABASE_FILE))
     with contextlib.closing(connect(scratch / DATABASE_FILE)) as connection:
-        if not _has_table(connection, VALUES):
+        if not _has_column(connection, VALUES, "value"):
             return False
         if keeps:
             connection.execute(
@@ -185,7 +185,7 @@ def _name(key: str) -> str:
 def _read_mark_key(database: Path) -> str:
     """Returns the key of the mark of a database; empty when it has none."""
     with contextlib.closing(connect(database, read_only=True)) as connection:
-        if not _has_table(connection, VALUES):
+        if not _has_column(connection, VALUES, "value"):
             return ""
         query = f"SELECT value FROM {VALUES} WHERE name = ?"  # noqa: S608 - ours
         row = connection.execute(query, (MARK,)).fetchone()
@@ -193,24 +193,30 @@ def _read_mark_key(database: Path) -> str:
     return key if is_key(key) else ""
 
 
-def _has_table(connection: sqlite3.Connection, name: str) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.execute(query, (name,)).fetchone() is not None
+def _has_column(connection: sqlite3.Connection, table: str, name: str) -> bool:
+    query = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
+    return connection.execute(query, (table, name)).fetchone() is not None
 
 
 def _list_refs(database: Path) -> Iterator[BlobRef]:
-    """Yields what the rows refer to; nothing for a database that is older than sealed logs."""
+    """Yields what the rows refer to; a database of an older pipecd has fewer tables that do."""
     with contextlib.closing(connect(database, read_only=True)) as connection:
-        if not _has_table(connection, TABLE):
-            return
-        rows = connection.execute(f"SELECT object_key, size, sha256 FROM {TABLE}")  # noqa: S608 - ours
-        for key, size, sha256 in rows:
-            try:
-                yield BlobRef(key=check_key(str(key)), size=int(size), sha256=str(sha256))
-            except ValueError as error:
-                raise StateError(
-                    f"the database refers to {error}", hint="use a backup that you trust"
-                ) from error
+        for table in TABLES:
+            if _has_column(connection, table, "object_key"):
+                yield from _list_refs_of(connection, table)
+
+
+def _list_refs_of(connection: sqlite3.Connection, table: str) -> Iterator[BlobRef]:
+    rows = connection.execute(
+        f"SELECT object_key, size, sha256 FROM {table} WHERE object_key <> ''"  # noqa: S608 - ours
+    )
+    for key, size, sha256 in rows:
+        try:
+            yield BlobRef(key=check_key(str(key)), size=int(size), sha256=str(sha256))
+        except ValueError as error:
+            raise StateError(
+                f"the database refers to {error}", hint="use a backup that you trust"
+            ) from error
 
 
 def _make_folders(folder: Path, top: Path, made: set[Path]) -> None:

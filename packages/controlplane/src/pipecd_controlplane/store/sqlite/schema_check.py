@@ -17,7 +17,7 @@ _PLAIN_TABLE: Final = re.compile(r"CREATE TABLE\s", re.IGNORECASE)
 _ACTING: Final = re.compile(r"\b(CHECK|GENERATED|AS|REFERENCES|COLLATE|ON)\b", re.IGNORECASE)
 _PLAIN_DEFAULT: Final = re.compile(r"-?\d+|''")
 _KNOWN_CONDITIONS: Final = {
-    str(schema.LOGS_TO_SEAL),
+    *(str(each) for each in (schema.LOGS_TO_SEAL, schema.LARGE_VALUES, schema.SEALED_VALUES)),
     *(f"{column} != ''" for column in schema.deployment.columns.keys()),  # noqa: SIM118 - no dict
 }
 
