@@ -77,5 +77,7 @@ MIGRATIONS: Final = (
     ),
     # Logs that are complete are sealed as objects.
     Migration(version=10, columns=_numbers("stage_log", "sealed", "sealed_bytes")),
+    # What was updated lately has an index of its own; that of all deployments is leaner.
+    Migration(version=11, dropped_indexes=("deployment_by_time",)),
 )
 """In their order."""
