@@ -279,11 +279,13 @@ async def test_the_rarest_value_drives_a_list(kept: Stores) -> None:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("oldest_first", [False, True])
-@pytest.mark.parametrize("driving", COLUMNS)
+@pytest.mark.parametrize("driving", ["", *COLUMNS])
 async def test_each_value_finds_its_records_along_an_index(
     kept: Stores, driving: str, *, oldest_first: bool
 ) -> None:
-    statement = build_audit_page(tuple(COLUMNS), driving, oldest_first=oldest_first)
+    statement = build_audit_page(
+        tuple(COLUMNS) if driving else (), driving, oldest_first=oldest_first
+    )
     connection = kept.database._inline  # type: ignore[attr-defined]
     compiled = kept.database._statements[statement]  # type: ignore[attr-defined]
     wanted = AuditFilter(actor="a", action="b", subject="c").parameters()
@@ -292,13 +294,15 @@ async def test_each_value_finds_its_records_along_an_index(
     rows = connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", arguments).fetchall()
 
     plan = [row[3] for row in rows]
-    for column in COLUMNS[driving]:
+    columns = COLUMNS.get(driving, ())
+    for column in columns:
         index = f"audit_record_by_{column.name} (project_id=? AND {column.name}=? AND sequence"
         assert any(f"USING INDEX {index}" in step for step in plan), plan
+    if not columns:
+        assert "(project_id=? AND sequence" in plan[0]
     # Walks that are merged are sorted once more, each of them a page long.
     sorts = [step for step in plan if "TEMP B-TREE" in step]
-    walks = len(COLUMNS[driving])
-    assert len(sorts) == (walks if walks > 1 else 0), plan
+    assert len(sorts) == (len(columns) if len(columns) > 1 else 0), plan
 
 
 async def test_a_page_is_stable_while_records_are_appended(kept: Stores) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, delete, func, select
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.audit_statements import (
     COLUMNS,
+    COUNTED,
     build_audit_count,
     build_audit_page,
 )
@@ -197,10 +198,12 @@ async def _find_statement(view: View, project_id: str, wanted: AuditFilter) -> A
     values = wanted.values()
     names = tuple(values)
     driving = names[0] if names else ""
-    if len(names) > 1:
-        row = await view.one(build_audit_count(names), project_id=project_id, **values)
+    for most in COUNTED if len(names) > 1 else ():
+        row = await view.one(build_audit_count(names, most), project_id=project_id, **values)
         found = dict(zip(names, row or (), strict=False))
         driving = min(names, key=lambda name: found.get(name, 0))
+        if found.get(driving, 0) < most:
+            break
     return build_audit_page(names, driving, oldest_first=wanted.oldest_first)
 
 

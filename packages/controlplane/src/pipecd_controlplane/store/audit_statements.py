@@ -23,8 +23,8 @@ COLUMNS: Final = {
 }
 """Where each value that is wanted may stand. Of values that look alike the first drives."""
 
-COUNTED: Final = 5_000
-"""Records up to which those of each value are counted."""
+COUNTED: Final = (100, 5_000)
+"""Records up to which those of each value are counted; up to the next where all reach the last."""
 
 
 @cache
@@ -58,8 +58,9 @@ def _walk(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) ->
         select(T.c.data, T.c.sequence)
         .where(
             T.c.project_id == bindparam("project_id"),
-            T.c.at >= bindparam("since"),
-            T.c.at < bindparam("before"),
+            # As expressions: an index by time would be read whole, and sorted, for each page.
+            T.c.at + 0 >= bindparam("since"),
+            T.c.at + 0 < bindparam("before"),
             after,
             *conditions,
         )
@@ -69,23 +70,23 @@ def _walk(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) ->
 
 
 @cache
-def build_audit_count(names: tuple[str, ...]) -> Any:
-    """Returns a statement that counts the records of each wanted value, up to COUNTED."""
+def build_audit_count(names: tuple[str, ...], most: int) -> Any:
+    """Returns a statement that counts the records of each value, in each column up to `most`."""
     counts = [
         sum(
-            (_count(name, column) for column in COLUMNS[name][1:]),
-            start=_count(name, COLUMNS[name][0]),
+            (_count(name, column, most) for column in COLUMNS[name][1:]),
+            start=_count(name, COLUMNS[name][0], most),
         )
         for name in names
     ]
     return select(*counts).execution_options(**NEEDS_NO_SNAPSHOT)
 
 
-def _count(name: str, column: "ColumnElement[str]") -> Any:
+def _count(name: str, column: "ColumnElement[str]", most: int) -> Any:
     found = (
         select(T.c.sequence)
         .where(T.c.project_id == bindparam("project_id"), column == bindparam(name))
-        .limit(COUNTED)
+        .limit(most)
         .subquery()
     )
     return select(func.count()).select_from(found).scalar_subquery()
