@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What 200 connected agents that have nothing to do cost the control plane: memory and time.
 
+They watch, renew their leases and report their metrics as often as a piped does.
+
 python bench/bench_agents.py [--agents N]
 """
 
@@ -12,15 +14,13 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import idle_agent
 from report import Bar, info, report
 
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
-from pipecd_wire.pipecd.push import push_pb2
-from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
-from pipecd_wire.rpc import call, connect, stream
+from pipecd_wire.rpc import call, connect
 
-IDLE_SECONDS = 10.0
 TOGETHER = 8
 
 
@@ -76,16 +76,17 @@ async def registered(address: str, folder: str, count: int) -> list[tuple[str, s
     return made
 
 
-async def watch(
-    opened: AsyncExitStack, address: str, piped: tuple[str, str], first: asyncio.Semaphore
+async def live(
+    opened: AsyncExitStack,
+    address: str,
+    piped: tuple[str, str],
+    phase: float,
+    first: asyncio.Semaphore,
 ) -> None:
-    """One agent with a connection of its own, which hears the snapshot and then heartbeats."""
+    """One agent with a connection of its own."""
     pairs = [("authorization", f"PIPED-TOKEN default,{piped[0]},{piped[1]}")]
     channel = await opened.enter_async_context(connect(address, metadata=lambda: pairs))
-    request = push_pb2.WatchRequest(instance_id=piped[0], data_folder_id=piped[0])
-    async for message in stream(PushServiceStub(channel).Watch, request):
-        if message.HasField("snapshot"):
-            first.release()
+    await idle_agent.live(channel, piped[0], phase, first.release)
 
 
 async def main() -> None:
@@ -101,15 +102,16 @@ async def main() -> None:
             async with AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
                 begun = time.perf_counter()
                 watching = [
-                    tasks.create_task(watch(opened, address, piped, first)) for piped in pipeds
+                    tasks.create_task(live(opened, address, piped, number / count, first))
+                    for number, piped in enumerate(pipeds)
                 ]
                 async with asyncio.timeout(120):
                     for _ in pipeds:
                         await first.acquire()
                 info(f"agents.{count} connected", time.perf_counter() - begun, "s")
                 used = cpu_seconds(server.pid)
-                await asyncio.sleep(IDLE_SECONDS)
-                idle = (cpu_seconds(server.pid) - used) / IDLE_SECONDS * 100
+                await asyncio.sleep(idle_agent.MINUTE)
+                idle = (cpu_seconds(server.pid) - used) / idle_agent.MINUTE * 100
                 after = megabytes(server.pid)
                 for task in watching:
                     task.cancel()

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
-from bench_store import BareSqlite, fill
+from bare_drivers import BareSqlite
+from bench_store import fill_deployments
 from report import Bar, info, report
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
@@ -174,7 +175,9 @@ async def main() -> None:
             SqliteFolder(folder=folder), on_commit=lambda _changes: None
         ) as database:
             kept = stores(database, lambda: NOW)
-            await fill(kept, BareSqlite(folder / DATABASE_FILE), chosen.deployments)
+            bare = BareSqlite(folder / DATABASE_FILE)
+            await fill_deployments(kept, bare, chosen.deployments)
+            await bare.finish()
             await fill_logs(kept)
         await measure(folder, server)
 

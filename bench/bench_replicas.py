@@ -5,27 +5,23 @@ Reports are real calls to real servers, as a piped makes them, to one server and
 them, what bare asyncpg does in the same database: read a row, write it, commit, one connection for
 each that the servers have. The database writes to the disk before it answers.
 
+Idle agents watch, renew their leases and report their metrics as often as a piped does.
+
     python bench/bench_replicas.py [--agents N]
 """
 
 import argparse
 import asyncio
-import os
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from contextlib import aclosing
 
 import asyncpg
+import idle_agent
+from control_planes import DEADLINE_SECONDS, BenchPiped, Site, register, running_site
 from report import Bar, info, report
 
 from pipecd_test_support.controlplane_messages import MessageBuilder
-from pipecd_test_support.postgres import running_postgres
 from pipecd_wire.apiservice import service_pb2 as api
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.model import common_pb2
@@ -34,149 +30,12 @@ from pipecd_wire.pipecd.push import push_pb2
 from pipecd_wire.pipecd.push.push_pb2_grpc import PushServiceStub
 from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
-from pipecd_wire.rpc import call, connect, stream
+from pipecd_wire.rpc import call, stream
 
 CONNECTIONS = 8
 CALLERS = 32
 SECONDS = 5.0
 APPROVALS = 100
-IDLE_SECONDS = 30.0
-DEADLINE_SECONDS = 60.0
-DURABLE = {"fsync": "on", "full_page_writes": "on"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerProcess:
-    """One control plane."""
-
-    process: asyncio.subprocess.Process
-    address: str
-
-    def read_mebibytes(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-        return int(line.split()[1]) / 1024
-
-    def read_cpu_seconds(self) -> float:
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Two control planes and their database."""
-
-    servers: list[ServerProcess]
-    url: str
-    admin_key: str
-    opened: AsyncExitStack
-
-    async def connect_admin(self, server: int) -> Any:
-        pairs = [("authorization", f"API-KEY {self.admin_key}")]
-        return await self._connect(server, pairs)
-
-    async def connect_piped(self, server: int, piped: "BenchPiped") -> Any:
-        pairs = [("authorization", f"PIPED-TOKEN default,{piped.id},{piped.key}")]
-        return await self._connect(server, pairs)
-
-    async def _connect(self, server: int, pairs: list[tuple[str, str]]) -> Any:
-        address = self.servers[server].address
-        return await self.opened.enter_async_context(connect(address, metadata=lambda: pairs))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchPiped:
-    """A registered piped with one application."""
-
-    id: str
-    key: str
-    application_id: str = ""
-
-
-@asynccontextmanager
-async def running_site() -> AsyncIterator[Site]:
-    async with AsyncExitStack() as opened:
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        postgres = opened.enter_context(running_postgres(settings=DURABLE))
-        name = await asyncio.to_thread(postgres.create_database)
-        key_file = folder / "all.key"
-        key_file.write_bytes(os.urandom(64))
-        config = folder / "control-plane.yaml"
-        config.write_text(
-            "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n  datastore:\n"
-            "    type: POSTGRESQL\n    config:\n"
-            f"      url: {postgres.url(name)}\n      connections: {CONNECTIONS}\n"
-        )
-        servers = [
-            await opened.enter_async_context(running_server(folder / each, config, key_file))
-            for each in ("one", "two")
-        ]
-        admin_key = (folder / "one" / "admin.key").read_text().strip()
-        yield Site(servers=servers, url=postgres.url(name), admin_key=admin_key, opened=opened)
-
-
-@asynccontextmanager
-async def running_server(
-    folder: Path, config: Path, key_file: Path
-) -> AsyncIterator[ServerProcess]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        "from pipecd_controlplane.cli import main; main()",
-        "server",
-        f"--data-dir={folder}",
-        "--listen=127.0.0.1:0",
-        f"--config-file={config}",
-        f"--encryption-key-file={key_file}",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    lines = [(await process.stdout.readline()).decode() for _ in range(3)]
-    try:
-        yield ServerProcess(process=process, address=lines[0].split()[-1])
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def register(site: Site, count: int, *, with_application: bool) -> list[BenchPiped]:
-    """Registers pipeds, and an application for each if wanted."""
-    stub = APIServiceStub(await site.connect_admin(0))
-    turns = asyncio.Semaphore(8)
-    build = MessageBuilder()
-
-    async def register_one(number: int) -> BenchPiped:
-        async with turns:
-            request = api.RegisterPipedRequest(name=f"piped {number}")
-            made = await call(stub.RegisterPiped, request, deadline=DEADLINE_SECONDS)
-        piped = BenchPiped(id=made.id, key=made.key)
-        if not with_application:
-            return piped
-        agent = PipedServiceStub(await site.connect_piped(0, piped))
-        meta = pipedservice.ReportPipedMetaRequest(
-            repositories=[common_pb2.ApplicationGitRepository(id="repo")]
-        )
-        await call(agent.ReportPipedMeta, meta, deadline=DEADLINE_SECONDS)
-        application = api.AddApplicationRequest(
-            name=f"app {number}", piped_id=piped.id, git_path=build.git_path()
-        )
-        added = await call(stub.AddApplication, application, deadline=DEADLINE_SECONDS)
-        await call(
-            agent.CreateDeployment,
-            pipedservice.CreateDeploymentRequest(
-                deployment=build.deployment(
-                    id=f"deployment-{number}",
-                    application_id=added.application_id,
-                    piped_id=piped.id,
-                    project_id="default",
-                )
-            ),
-            deadline=DEADLINE_SECONDS,
-        )
-        return BenchPiped(id=made.id, key=made.key, application_id=added.application_id)
-
-    return [await each for each in [asyncio.create_task(register_one(n)) for n in range(count)]]
 
 
 async def measure_reports(site: Site, pipeds: list[BenchPiped], servers: int) -> float:
@@ -298,42 +157,41 @@ async def compare_idle_agents(site: Site, count: int) -> None:
     # All come from one address, which may have so many connections that have shown nothing yet.
     turns = asyncio.Semaphore(40)
 
-    async def watch(number: int, piped: BenchPiped) -> None:
+    async def live(number: int, piped: BenchPiped) -> None:
         await turns.acquire()
-        push = PushServiceStub(await site.connect_piped(number % 2, piped))
-        request = push_pb2.WatchRequest(instance_id=piped.id, data_folder_id=piped.id)
-        async for message in stream(push.Watch, request):
-            if message.HasField("snapshot"):
-                turns.release()
-                connected.release()
+        channel = await site.connect_piped(number % 2, piped)
+
+        def note_snapshot() -> None:
+            turns.release()
+            connected.release()
+
+        await idle_agent.live(channel, piped.id, number / count, note_snapshot)
 
     async with asyncio.TaskGroup() as tasks:
         began = time.perf_counter()
-        watches = [tasks.create_task(watch(number, piped)) for number, piped in enumerate(pipeds)]
+        agents = [tasks.create_task(live(number, piped)) for number, piped in enumerate(pipeds)]
         for _ in pipeds:
             await connected.acquire()
         info(f"replicas.{count} agents connected", time.perf_counter() - began, "s")
         used = [server.read_cpu_seconds() for server in site.servers]
-        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.sleep(idle_agent.MINUTE)
         spent = sum(
             server.read_cpu_seconds() - was for server, was in zip(site.servers, used, strict=True)
         )
         grown = sum(
             server.read_mebibytes() - was for server, was in zip(site.servers, before, strict=True)
         )
-        for each in watches:
+        for each in agents:
             each.cancel()
     report("replicas.memory of an idle agent", grown / count, "MiB", Bar("<=", 0.3))
-    info(
-        f"replicas.CPU of both servers with {count} idle agents", spent * 60 / IDLE_SECONDS, "s/min"
-    )
+    info(f"replicas.CPU of both servers with {count} idle agents", spent, "s/min")
 
 
 async def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--agents", type=int, default=500)
     chosen = arguments.parse_args()
-    async with running_site() as site:
+    async with running_site("postgresql", servers=2) as site:
         await compare_approvals(site)
         await compare_reports(site)
         await compare_idle_agents(site, chosen.agents)

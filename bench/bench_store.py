@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists and reports of a control plane with 10,000 applications and 1,000,000 deployments.
 
-On SQLite and on PostgreSQL. Each list is asked as a handler asks it (off the event loop, messages
-read), beside the same statement in the bare driver on the same database. Reports to SQLite are
-group-committed; beside them, bare SQLite that commits as many updates at a time. For reports to
-PostgreSQL see bench_replicas.py.
+On SQLite and on PostgreSQL; there are 100,000 events, traces and audit records, and 20,000 chains.
+Each list is asked as a handler asks it (off the event loop, messages read), beside the same
+statement in the bare driver on the same database. The search among applications is an index in
+memory and has no such peer. Reports to SQLite are group-committed; beside them, bare SQLite that
+commits as many updates at a time. For reports to PostgreSQL see bench_replicas.py.
 
-    python bench/bench_store.py [--deployments N] [--stores sqlite,postgresql] [--folder KEPT]
+    python bench/bench_store.py [--deployments N] [--entries N] [--stores sqlite,postgresql]
+        [--folder KEPT]
 """
 
 import argparse
@@ -16,169 +18,80 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import asyncpg
+from bare_drivers import BareDriver, BarePostgres, BareSqlite
 from report import Bar, info, report
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
-from sqlalchemy.dialects.sqlite.base import SQLiteDialect
-from store_rows import Rows, copy_into_postgres, insert_into_sqlite, record_rows
+from store_entities import (
+    APPLICATIONS,
+    NOW,
+    PIPEDS,
+    PROJECT,
+    application,
+    audit_records,
+    chain,
+    deployment,
+    event,
+    piped,
+    trace,
+)
+from store_lists import MeasuredList, list_all
+from store_rows import record_chain, record_rows
 
-from pipecd_controlplane.store.applications import ApplicationFilter
-from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
-from pipecd_controlplane.store.listing import build_listing
+from pipecd_controlplane.api.web.application_lists import WebApplicationListsApi
+from pipecd_controlplane.auth.caller import Person
 from pipecd_controlplane.store.open import SqliteFolder, open_database
-from pipecd_controlplane.store.paging import Position
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite.file import DATABASE_FILE
-from pipecd_controlplane.store.statements import Compiled
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_controlplane.usecases import deployment_reports as reports
 from pipecd_controlplane.usecases import deployments, insights
+from pipecd_controlplane.usecases.application_index import ApplicationIndexes
+from pipecd_controlplane.usecases.application_search import search
+from pipecd_controlplane.usecases.bus import Bus
+from pipecd_controlplane.usecases.change_history import ChangeHistories
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_test_support.postgres import running_postgres
-from pipecd_wire.model import application_pb2, common_pb2, insight_pb2
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model import insight_pb2
+from pipecd_wire.pipecd.api import overview_pb2
 from pipecd_wire.webservice import service_pb2 as webservice
 
-APPLICATIONS = 10_000
-PROJECT = "bench"
-NOW = 1_760_000_000
-PAGE = 30
 RUNS = 60
 ROUNDS = 3
 """Ours and the bare driver take turns: a machine that is busy for a moment slows down both."""
 CALLERS = 64
+FAST = Bar("<=", 100.0)
 
-STATUSES = (pb.DEPLOYMENT_SUCCESS,) * 17 + (pb.DEPLOYMENT_FAILURE,) * 2 + (pb.DEPLOYMENT_CANCELLED,)
-
-
-def application(number: int) -> application_pb2.Application:
-    return application_pb2.Application(
-        id=f"app-{number:05}",
-        name=f"service-{number:05}",
-        piped_id=f"piped-{number % 50}",
-        project_id=PROJECT,
-        git_path=common_pb2.ApplicationGitPath(path=f"apps/{number}"),
-        labels={"env": ("dev", "prod")[number % 2], "team": f"team-{number % 500}"},
-        created_at=NOW - number,
-        updated_at=NOW,
-    )
+Search = overview_pb2.SearchApplicationsRequest
 
 
-def deployment(number: int, count: int) -> pb.Deployment:
-    at = NOW - (count - number) * 300
-    owner = number * 7919 % APPLICATIONS
-    stages = [
-        pb.PipelineStage(
-            id=f"s{index}", name="SCRIPT_RUN", index=index, created_at=at, updated_at=at
-        )
-        for index in range(4)
-    ]
-    return pb.Deployment(
-        id=f"dep-{number * 2654435761 % 2**32:010}-{number}",
-        application_id=f"app-{owner:05}",
-        application_name=f"service-{owner:05}",
-        piped_id=f"piped-{owner % 50}",
-        project_id=PROJECT,
-        git_path=common_pb2.ApplicationGitPath(path=f"apps/{owner}"),
-        labels={"env": ("dev", "prod")[owner % 2], "team": f"team-{owner % 500}"},
-        trigger=pb.DeploymentTrigger(
-            commit=pb.Commit(
-                hash=f"{number:040x}", message="a change" * 4, author="somebody", created_at=at - 60
-            ),
-            timestamp=at,
-        ),
-        summary="deployed with the pipeline because a stage was configured",
-        status=STATUSES[number % len(STATUSES)],
-        stages=stages,
-        completed_at=at + 120,
-        created_at=at,
-        updated_at=at + 120,
-    )
-
-
-class BareDriver(Protocol):
-    """The driver of a database, without anything of ours around it."""
-
-    name: str
-
-    async def insert(self, rows: Rows) -> None:
-        """Writes rows in bulk."""
-
-    async def finish(self) -> None:
-        """Gathers statistics, as the database would by itself some time later."""
-
-    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
-        """Returns how many milliseconds each run of a statement took, its messages read."""
-
-
-class BareSqlite:
-    """The file in bare sqlite3."""
-
-    name = "sqlite3"
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection = sqlite3.connect(path)
-
-    async def insert(self, rows: Rows) -> None:
-        insert_into_sqlite(self._path, rows)
-
-    async def finish(self) -> None:
-        self._connection.execute("ANALYZE")
-
-    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
-        compiled = Compiled(statement, SQLiteDialect(paramstyle="qmark"))
-        arguments = compiled.arguments(parameters)
-        self._connection.execute(compiled.text, arguments).fetchall()
-        taken = []
-        for _ in range(RUNS // ROUNDS):
-            started = time.perf_counter()
-            for row in self._connection.execute(compiled.text, arguments):
-                pb.Deployment.FromString(row[0])
-            taken.append((time.perf_counter() - started) * 1000)
-        return taken
-
-
-class BarePostgres:
-    """A connection of bare asyncpg."""
-
-    name = "asyncpg"
-
-    def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-        self._connection = connection
-
-    async def insert(self, rows: Rows) -> None:
-        await copy_into_postgres(self._connection, rows)
-
-    async def finish(self) -> None:
-        await self._connection.execute("VACUUM ANALYZE")
-
-    async def list(self, statement: Any, parameters: dict[str, Any]) -> list[float]:
-        dialect = PGDialect_asyncpg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call] # SQLAlchemy's
-        compiled = Compiled(statement, dialect)
-        arguments = compiled.arguments(parameters)
-        await self._connection.fetch(compiled.text, *arguments)
-        taken = []
-        for _ in range(RUNS // ROUNDS):
-            started = time.perf_counter()
-            for row in await self._connection.fetch(compiled.text, *arguments):
-                pb.Deployment.FromString(row[0])
-            taken.append((time.perf_counter() - started) * 1000)
-        return taken
-
-
-async def fill(kept: Stores, bare: BareDriver, count: int) -> None:
-    for rows in record_rows(kept.applications, map(application, range(APPLICATIONS))):
-        await bare.insert(rows)
-    made = (deployment(number, count) for number in range(count))
-    for rows in record_rows(kept.deployments, made):
-        await bare.insert(rows)
+async def fill(kept: Stores, bare: BareDriver, counts: dict[str, int]) -> None:
+    await fill_deployments(kept, bare, counts["deployments"])
+    await insert_all(kept.pipeds, bare, map(piped, range(PIPEDS)))
+    for entities, make, kind in (
+        (kept.events, event, "events"),
+        (kept.traces, trace, "traces"),
+        (kept.chains, chain, "chains"),
+    ):
+        count = counts[kind]
+        await insert_all(entities, bare, map(make, range(count), [count] * count))
+    await bare.insert(record_chain(audit_records(counts["audit"])))
     await bare.finish()
+
+
+async def fill_deployments(kept: Stores, bare: BareDriver, count: int) -> None:
+    await insert_all(kept.applications, bare, map(application, range(APPLICATIONS)))
+    await insert_all(kept.deployments, bare, map(deployment, range(count), [count] * count))
+
+
+async def insert_all(entities: Any, bare: BareDriver, made: Iterable[Any]) -> None:
+    for rows in record_rows(entities, made):
+        await bare.insert(rows)
 
 
 async def timed(run: Callable[[], Awaitable[Any]]) -> list[float]:
@@ -195,75 +108,70 @@ def find_p95(taken: list[float]) -> float:
     return sorted(taken)[int(len(taken) * 0.95)]
 
 
-def list_parameters(wanted: DeploymentFilter, cursor: str) -> dict[str, Any]:
-    place = Position.decode(cursor) if cursor else Position(created_at=2**62, id="")
-    return {
-        "project_id": PROJECT,
-        **wanted.rows().parameters(),
-        "created_at": place.created_at,
-        "after": place.id,
-        "batch": PAGE + 1,
+async def measure_lists(kept: Stores, bare: BareDriver, counts: dict[str, int]) -> None:
+    for each in list_all(kept, counts):
+        await compare(each, bare)
+    await measure_unpaged(kept, bare.name)
+    await measure_search(kept, bare.name)
+
+
+async def compare(measured: MeasuredList, bare: BareDriver) -> None:
+    async def read() -> None:
+        for each in measured.reads:
+            await bare.read(each)
+
+    started = time.perf_counter()
+    await measured.run()
+    first = (time.perf_counter() - started) * 1000
+    theirs, ours = [], []
+    for _ in range(ROUNDS):
+        theirs += await timed(read)
+        ours += await timed(measured.run)
+    label = f"store.{bare.name}: {measured.name}"
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    bar = None if measured.finds_little else Bar("<=", 4.0)
+    report(f"{label}, to the bare driver", ratio, "x", bar)
+    report(f"{label}, p95", find_p95(ours), "ms", FAST)
+    info(f"{label}, bare", statistics.median(theirs), "ms")
+    info(f"{label}, the first time, its filters counted", first, "ms")
+
+
+async def measure_unpaged(kept: Stores, store: str) -> None:
+    """Upstream's page asks for all applications at once."""
+    api = WebApplicationListsApi(kept)
+    caller = Person(project_id=PROJECT, session_id="", name="ada", via=0)
+    request_type = webservice.ListApplicationsRequest
+    of_label = request_type.Options(labels={"team": "team-7"})
+    requests = {
+        "all applications at once": request_type(),
+        "the applications of a label at once": request_type(options=of_label),
     }
+    for name, request in requests.items():
+
+        async def run(request: webservice.ListApplicationsRequest = request) -> None:
+            await api.list_applications(caller, request)
+
+        taken = [each for _ in range(ROUNDS) for each in await timed(run)]
+        report(f"store.{store}: {name}, p95", find_p95(taken), "ms", FAST)
 
 
-NOTHING = "a status nobody has"
+async def measure_search(kept: Stores, store: str) -> None:
+    indexes = ApplicationIndexes(kept, ChangeHistories(Bus()))
+    started = time.perf_counter()
+    await indexes.read(PROJECT)
+    info(f"store.{store}: index of applications made", time.perf_counter() - started, "s")
+    requests = {
+        "text": Search(text="service-0012"),
+        "label": Search(labels=[Search.LabelChoice(key="env", values=["prod"])]),
+        "urgency": Search(order=Search.URGENCY),
+    }
+    for name, request in requests.items():
 
-# Which filter leads in the bare driver: ours has to find that out.
-LISTS = {
-    "all": ("", DeploymentFilter()),
-    "one status": ("status", DeploymentFilter(statuses=(pb.DEPLOYMENT_FAILURE,))),
-    "two statuses": (
-        "status",
-        DeploymentFilter(statuses=(pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_CANCELLED)),
-    ),
-    NOTHING: ("status", DeploymentFilter(statuses=(pb.DEPLOYMENT_RUNNING,))),
-    "an application": ("application_id", DeploymentFilter(application_ids=("app-00042",))),
-    "a name": ("application_name", DeploymentFilter(application_name="service-00042")),
-    "a frequent label": ("label 0", DeploymentFilter(labels={"env": "prod"})),
-    "a rare label": ("label 0", DeploymentFilter(labels={"team": "team-7"})),
-    "two labels and a status": (
-        "label 1",
-        DeploymentFilter(
-            labels={"env": "prod", "team": "team-7"}, statuses=(pb.DEPLOYMENT_FAILURE,)
-        ),
-    ),
-    "the last 30 days": ("", DeploymentFilter(updated_since=NOW - 30 * 86_400)),
-}
+        async def run(request: Search = request) -> None:
+            await asyncio.to_thread(search, await indexes.read(PROJECT), request, {})
 
-
-async def lists(kept: Stores, bare: BareDriver, count: int) -> None:
-    # A place in the middle of everything: half of the rows are before it.
-    middle = Position(created_at=NOW - count // 2 * 300, id="").encode()
-    for name, (leader, wanted) in LISTS.items():
-        for where, cursor in (("first", ""), ("deep", middle)):
-
-            async def run(wanted: DeploymentFilter = wanted, cursor: str = cursor) -> None:
-                await kept.deployments.page(PROJECT, wanted, limit=PAGE, cursor=cursor)
-
-            statement = build_listing(LIST, wanted.rows().shape(), leader)
-            started = time.perf_counter()
-            await run()
-            first = (time.perf_counter() - started) * 1000
-            theirs, ours = [], []
-            for _ in range(ROUNDS):
-                theirs += await bare.list(statement, list_parameters(wanted, cursor))
-                ours += await timed(run)
-            label = f"store.{bare.name}: {where} page of {name}"
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            # To find nothing takes a few microseconds, and the way to a thread more than that.
-            bar = Bar("<=", 4.0) if name != NOTHING else None
-            report(f"{label}, to the bare driver", ratio, "x", bar)
-            report(f"{label}, p95", find_p95(ours), "ms", Bar("<=", 100.0))
-            info(f"{label}, bare", statistics.median(theirs), "ms")
-            info(f"{label}, the first time, its filters counted", first, "ms")
-
-    async def found() -> None:
-        wanted = ApplicationFilter(labels={"team": "team-7"}, disabled=False)
-        await kept.applications.page(PROJECT, wanted, limit=PAGE, cursor="")
-
-    taken = [each for _ in range(ROUNDS) for each in await timed(found)]
-    label = f"store.{bare.name}: applications of a label, p95"
-    report(label, find_p95(taken), "ms", Bar("<=", 100.0))
+        taken = [each for _ in range(ROUNDS) for each in await timed(run)]
+        report(f"store.{store}: search by {name}, p95", find_p95(taken), "ms", FAST)
 
 
 async def figures(kept: Stores, store: str) -> None:
@@ -339,51 +247,59 @@ def bare_updates(path: Path, ids: list[str], seconds: float) -> float:
 
 
 async def measure(
-    config: SqliteFolder | PostgresServer, bare: BareDriver, count: int, *, is_filled: bool
+    config: SqliteFolder | PostgresServer,
+    bare: BareDriver,
+    counts: dict[str, int],
+    *,
+    is_filled: bool,
 ) -> None:
     async with open_database(config, on_commit=lambda _changes: None) as database:
         kept = stores(database, lambda: NOW)
         if not is_filled:
             started = time.perf_counter()
-            await fill(kept, bare, count)
+            await fill(kept, bare, counts)
             info(f"store.{bare.name}: fill", time.perf_counter() - started, "s")
-        await lists(kept, bare, count)
+        await measure_lists(kept, bare, counts)
         await figures(kept, bare.name)
         if isinstance(config, SqliteFolder):
             (config.folder / "bare.db").unlink(missing_ok=True)
             await report_calls(kept, config.folder / DATABASE_FILE)
 
 
-async def measure_sqlite(folder: Path, count: int) -> None:
+async def measure_sqlite(folder: Path, counts: dict[str, int]) -> None:
     path = folder / DATABASE_FILE
     is_filled = path.exists()
     config = SqliteFolder(folder=folder)
     async with open_database(config, on_commit=lambda _changes: None):
         pass  # it makes the tables
-    await measure(config, BareSqlite(path), count, is_filled=is_filled)
+    await measure(config, BareSqlite(path), counts, is_filled=is_filled)
 
 
-async def measure_postgres(count: int) -> None:
+async def measure_postgres(counts: dict[str, int]) -> None:
     async with AsyncExitStack() as opened:
         server = opened.enter_context(running_postgres())
         name = await asyncio.to_thread(server.create_database)
         connection = await asyncpg.connect(server.url(name))
         opened.push_async_callback(connection.close)
         config = PostgresServer(url=server.url(name))
-        await measure(config, BarePostgres(connection), count, is_filled=False)
+        await measure(config, BarePostgres(connection), counts, is_filled=False)
 
 
 async def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--deployments", type=int, default=1_000_000)
+    arguments.add_argument("--entries", type=int, default=100_000)
     arguments.add_argument("--stores", default="sqlite,postgresql")
     arguments.add_argument("--folder", type=Path, help="of SQLite: kept, and used again")
     chosen = arguments.parse_args()
+    counts = dict.fromkeys(("events", "traces", "audit"), chosen.entries)
+    counts |= {"deployments": chosen.deployments, "applications": APPLICATIONS}
+    counts["chains"] = chosen.entries // 5
     if "sqlite" in chosen.stores:
         with tempfile.TemporaryDirectory() as scratch:
-            await measure_sqlite(chosen.folder or Path(scratch), chosen.deployments)
+            await measure_sqlite(chosen.folder or Path(scratch), counts)
     if "postgresql" in chosen.stores:
-        await measure_postgres(chosen.deployments)
+        await measure_postgres(counts)
 
 
 if __name__ == "__main__":

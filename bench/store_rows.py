@@ -16,9 +16,11 @@ import asyncpg
 from sqlalchemy import Executable, Table
 from sqlalchemy.sql.dml import Insert
 
+from pipecd_controlplane.store.audit import T, append_in
 from pipecd_controlplane.store.changes import Change
 from pipecd_controlplane.store.database import Row, Value
 from pipecd_controlplane.store.units import run_unit
+from pipecd_wire.pipecd.api.api_pb2 import AuditRecord
 
 Rows = dict[str, list[dict[str, Value]]]
 """By the name of the table."""
@@ -62,6 +64,22 @@ def record_rows(entities: Any, made: Iterable[Any], *, at_once: int = 20_000) ->
             yield recorder.rows
             recorder = RowRecorder()
     yield recorder.rows
+
+
+class ChainRecorder(RowRecorder):
+    """A recorder of one chain of the audit, whose next record needs the one before."""
+
+    async def one(self, statement: Executable, **parameters: Value) -> Row | None:
+        appended = self.rows[T.name]
+        return (appended[-1]["data"],) if appended else None
+
+
+def record_chain(records: Iterable[AuditRecord]) -> Rows:
+    """Returns the rows of audit records of one project, sealed as the store does."""
+    recorder = ChainRecorder()
+    for record in records:
+        run_unit(append_in(recorder, record))
+    return recorder.rows
 
 
 def insert_into_sqlite(path: Path, rows: Rows) -> None:

@@ -18,8 +18,9 @@ from pipecd_controlplane.store.audit_diff import (
     NotedChange,
     describe_changes,
 )
+from pipecd_controlplane.store.audit_statements import COLUMNS, build_audit_page
 from pipecd_controlplane.store.auditing import AuditActor, AuditedCall, AuditSubject, auditing
-from pipecd_controlplane.store.database import Database, Transaction
+from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.stores import Stores, stores
 from pipecd_model.audit import CUT, ChainVerifier
 from pipecd_model.errors import ConfigError, ConflictError, StateError
@@ -249,6 +250,59 @@ async def test_lists_are_filtered_and_paged_in_both_orders(
         oldest_first=True,
     )
     assert await list_sequences(kept, oldest_first) == expected
+
+
+async def test_a_record_is_listed_once_whose_name_and_id_are_alike(kept: Stores) -> None:
+    alike = AuditActor(kind=AuditRecord.API_KEY, name="ci", id="ci")
+    for number in range(2):
+        await append(kept, make_call(actor=alike, at=number))
+
+    assert await list_sequences(kept, AuditFilter(actor="ci"), limit=1) == [2, 1]
+
+
+async def test_the_rarest_value_drives_a_list(kept: Stores) -> None:
+    await fill(kept, 12)
+    wanted = AuditFilter(actor="k1", action="Sync", subject="app-1")  # 4, 6 and 3 of them
+
+    async def find(view: View) -> object:
+        return await audit_store._find_statement(view, "ours", wanted)
+
+    found = await kept.database.read(find)
+
+    names = ("subject", "actor", "action")
+    assert found is build_audit_page(names, "subject", oldest_first=False)
+    await fill(kept, 12)
+    wanted = AuditFilter(actor="nobody", action="Sync")
+    found = await kept.database.read(find)
+    assert found is build_audit_page(("actor", "action"), "actor", oldest_first=False)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("driving", ["", *COLUMNS])
+async def test_each_value_finds_its_records_along_an_index(
+    kept: Stores, driving: str, *, oldest_first: bool
+) -> None:
+    statement = build_audit_page(
+        tuple(COLUMNS) if driving else (), driving, oldest_first=oldest_first
+    )
+    connection = kept.database._inline  # type: ignore[attr-defined]
+    compiled = kept.database._statements[statement]  # type: ignore[attr-defined]
+    wanted = AuditFilter(actor="a", action="b", subject="c").parameters()
+    arguments = compiled.arguments({"project_id": "ours", "after": 9, "batch": 2, **wanted})
+
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", arguments).fetchall()
+
+    plan = [row[3] for row in rows]
+    columns = COLUMNS.get(driving, ())
+    for column in columns:
+        index = f"audit_record_by_{column.name} (project_id=? AND {column.name}=? AND sequence"
+        assert any(f"USING INDEX {index}" in step for step in plan), plan
+    if not columns:
+        assert "(project_id=? AND sequence" in plan[0]
+    # Walks that are merged are sorted once more, each of them a page long.
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert len(sorts) == (len(columns) if len(columns) > 1 else 0), plan
 
 
 async def test_a_page_is_stable_while_records_are_appended(kept: Stores) -> None:

@@ -8,15 +8,28 @@ from typing import Any
 
 import pytest
 
+from pipecd_controlplane.store import chains, events, traces
 from pipecd_controlplane.store.applications import ApplicationFilter
-from pipecd_controlplane.store.database import View
 from pipecd_controlplane.store.deployments import LIST, DeploymentFilter
-from pipecd_controlplane.store.listing import DRIVING_SECONDS, FREQUENT, DrivingFilters, Filter
+from pipecd_controlplane.store.list_statements import BY_UPDATE, ListQuery, Part, build_listing
+from pipecd_controlplane.store.listing import (
+    DRIVING_SECONDS,
+    FREQUENT,
+    DrivingFilters,
+    Filter,
+    FilteredList,
+    make_list_key,
+)
 from pipecd_controlplane.store.paging import MOST_ITEMS
 from pipecd_controlplane.store.stores import Stores
 from pipecd_model.errors import ConfigError
 from pipecd_test_support.controlplane_messages import MessageBuilder
-from pipecd_wire.model import application_pb2
+from pipecd_wire.model import (
+    application_pb2,
+    deployment_chain_pb2,
+    deployment_trace_pb2,
+    event_pb2,
+)
 from pipecd_wire.model import deployment_pb2 as pb
 
 STATUSES = (pb.DEPLOYMENT_RUNNING, pb.DEPLOYMENT_FAILURE, pb.DEPLOYMENT_SUCCESS)
@@ -56,6 +69,14 @@ WANTED = [
         labels={"env": "dev"}, application_ids=("app-0",), application_name="hello", kinds=(0,)
     ),
     DeploymentFilter(labels={"env": "dev"}, updated_since=1_700_000_009),
+    # Of these some were created since that time, and some before.
+    DeploymentFilter(updated_since=1_700_000_005),
+    DeploymentFilter(statuses=(pb.DEPLOYMENT_FAILURE,), updated_since=1_700_000_005),
+    DeploymentFilter(statuses=STATUSES[:2], updated_since=1_700_000_005),
+    DeploymentFilter(
+        labels={"team": "x"}, application_ids=("app-0", "app-1"), updated_since=1_700_000_005
+    ),
+    DeploymentFilter(kinds=(0,), labels={"nobody": "has"}, updated_since=1_700_000_005),
 ]
 
 
@@ -114,7 +135,7 @@ async def test_the_rarest_filter_leads(kept: Stores, build: MessageBuilder) -> N
     ).rows()
 
     leader = await kept.database.read(
-        lambda view: LIST._find_driving(view, "ours", wanted, DrivingFilters())
+        lambda view: FilteredList(LIST, view, "ours", wanted, DrivingFilters()).find_driving()
     )
 
     assert leader in {"status", "label 0"}  # six of each; the team has nine
@@ -130,7 +151,9 @@ async def test_what_has_led_a_list_leads_its_next_pages_for_some_time(
     rare = DeploymentFilter(labels={"env": "none"}, statuses=(pb.DEPLOYMENT_RUNNING,)).rows()
 
     async def find() -> str:
-        return await kept.database.read(lambda view: LIST._find_driving(view, "ours", rare, lately))
+        return await kept.database.read(
+            lambda view: FilteredList(LIST, view, "ours", rare, lately).find_driving()
+        )
 
     assert await find() == "label 0"
     for number in range(9):
@@ -157,7 +180,8 @@ def test_what_has_led_is_known_in_little_memory_however_long_the_values_of_filte
 
     def note(number: int) -> None:
         text = f"{number}" * (1 << 20)
-        lately.note("ours", DeploymentFilter(labels={"env": text, text: "x"}).rows(), "label 0")
+        rows = DeploymentFilter(labels={"env": text, text: "x"}).rows()
+        lately.note(make_list_key("ours", rows, Part.ALL), "label 0")
 
     tracemalloc.start()
     try:
@@ -175,50 +199,121 @@ def test_what_has_led_is_known_in_little_memory_however_long_the_values_of_filte
 def test_what_has_led_a_list_is_known_of_that_list_alone() -> None:
     lately = DrivingFilters()
 
-    def wanted(**labels: str) -> Filter:
-        return DeploymentFilter(labels=labels, statuses=STATUSES).rows()
+    def key(project_id: str = "ours", part: Part = Part.ALL, **labels: str) -> bytes:
+        rows = DeploymentFilter(labels=labels, statuses=STATUSES).rows()
+        return make_list_key(project_id, rows, part)
 
-    lately.note("ours", wanted(env="dev", team="x"), "label 1")
+    lately.note(key(env="dev", team="x"), "label 1")
 
-    assert lately.find("ours", wanted(team="x", env="dev")) == "label 1"
-    for other in (wanted(env="dev"), wanted(env="x", team="dev"), DeploymentFilter().rows()):
-        assert lately.find("ours", other) is None
-    assert lately.find("theirs", wanted(env="dev", team="x")) is None
+    assert lately.find(key(team="x", env="dev")) == "label 1"
+    for other in (
+        key(env="dev"),
+        key(env="x", team="dev"),
+        key(),
+        key("theirs", env="dev", team="x"),
+        key(part=Part.OLDER, env="dev", team="x"),
+    ):
+        assert lately.find(other) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "drives"),
+    [(pb.DEPLOYMENT_SUCCESS, BY_UPDATE), (pb.DEPLOYMENT_RUNNING, "status")],
+)
+async def test_what_was_updated_lately_is_found_by_that_unless_another_filter_is_rarer(
+    kept: Stores, build: MessageBuilder, status: pb.DeploymentStatus.ValueType, drives: str
+) -> None:
+    for number in range(9):
+        await kept.deployments.add(
+            build.deployment(
+                id=f"d{number}",
+                status=pb.DEPLOYMENT_RUNNING if number == 0 else pb.DEPLOYMENT_SUCCESS,
+                updated_at=build.NOON + number,
+            )
+        )
+    wanted = DeploymentFilter(statuses=(status,), updated_since=build.NOON + 6).rows()
+
+    driving = await kept.database.read(
+        lambda view: FilteredList(LIST, view, "ours", wanted, DrivingFilters()).find_driving(
+            Part.OLDER
+        )
+    )
+
+    assert driving == drives
+
+
+def explain(kept: Stores, statement: Any, rows: Filter, *, created_at: int = 5) -> list[str]:
+    """How SQLite finds the rows of a list."""
+    connection = kept.database._inline  # type: ignore[attr-defined]
+    compiled = kept.database._statements[statement]  # type: ignore[attr-defined]
+    page = {"project_id": "ours", "created_at": created_at, "after": "", "batch": 10}
+    arguments = compiled.arguments({**rows.parameters(), **page})
+    found = connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", arguments)
+    return [row[3] for row in found]
 
 
 @pytest.mark.sqlite
+@pytest.mark.parametrize("wanted", WANTED, ids=str)
 async def test_every_filter_that_can_lead_walks_along_an_index(
-    kept: Stores, build: MessageBuilder
+    kept: Stores, wanted: DeploymentFilter
 ) -> None:
     """No list of ours is sorted after it was read: that would cost all rows for each page."""
-    connection = kept.database._inline  # type: ignore[attr-defined]
-    statements = kept.database._statements  # type: ignore[attr-defined]
-    for wanted in WANTED:
-        rows = wanted.rows()
+    rows = wanted.rows()
+    part = Part.NEWER if rows.updated_since else Part.ALL
+    driving = await kept.database.read(
+        lambda view: FilteredList(LIST, view, "ours", rows, DrivingFilters()).find_driving(part)
+    )
 
-        async def find(view: View, rows: Filter = rows) -> Any:
-            return await LIST.statement(view, "ours", rows, DrivingFilters())
+    plan = explain(kept, build_listing(LIST, rows.shape(), driving, part), rows)
 
-        statement = await kept.database.read(find)
-        compiled = statements[statement]
-        arguments = compiled.arguments(
-            {
-                "project_id": "ours",
-                **rows.parameters(),
-                "created_at": 5,
-                "after": "",
-                "batch": 10,
-            }
-        )
-        plan = [
-            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.text}", arguments)
-        ]
-        slow = [step for step in plan if re.match("SCAN (deployment|first)", step)]
-        assert not slow, plan
-        # Walks that are merged are sorted once more, each of them a page long.
-        walks = max((len(values) for values in rows.columns.values()), default=1)
-        sorts = [step for step in plan if "TEMP B-TREE" in step]
-        assert len(sorts) <= (walks if walks > 1 else 0), plan
+    assert not [step for step in plan if re.match("SCAN (deployment|first)", step)], plan
+    # Walks that are merged are sorted once more, each of them a page long.
+    walks = max((len(values) for values in rows.columns.values()), default=1)
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert len(sorts) <= (walks if walks > 1 else 0), plan
+    ends = [step for step in plan if "created_at>?" in step]
+    assert bool(ends) == (part is Part.NEWER), plan
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("of", [LIST, events.LIST, traces.LIST, chains.LIST], ids=lambda o: o.table)
+async def test_what_is_older_and_was_updated_is_found_in_an_index_alone(
+    kept: Stores, of: ListQuery
+) -> None:
+    rows = Filter(columns=dict.fromkeys(of.leading, ("x", "y")), updated_since=7)
+
+    plan = explain(kept, build_listing(of, rows.shape(), BY_UPDATE), rows)
+
+    name = of.table.name
+    found = f"SEARCH {name} USING COVERING INDEX {name}_by_update (project_id=? AND updated_at>?)"
+    assert found in plan
+    others = [step for step in plan if step.startswith(("SEARCH", "SCAN")) and step != found]
+    assert all("(id=?)" in step for step in others), plan
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+async def test_events_traces_and_chains_are_found_by_the_time_of_their_update(
+    kept: Stores, build: MessageBuilder, limit: int
+) -> None:
+    kinds: list[tuple[Any, Any, Any]] = [
+        (kept.events, event_pb2.Event, events.EventFilter),
+        (kept.traces, deployment_trace_pb2.DeploymentTrace, traces.TraceFilter),
+        (kept.chains, deployment_chain_pb2.DeploymentChain, chains.ChainFilter),
+    ]
+    for entities, make, make_filter in kinds:
+        for number in range(6):
+            times = {"created_at": 10 * number, "updated_at": 10 * number + 25}
+            await entities.add(make(id=f"e{number}", project_id="ours", **times))
+
+        found, cursor = [], ""
+        while True:
+            wanted = make_filter(updated_since=50)
+            page = await entities.page("ours", wanted, limit=limit, cursor=cursor)
+            found += [each.id for each in page.items]
+            if not (cursor := page.cursor):
+                break
+
+        assert found == ["e5", "e4", "e3"]
 
 
 @pytest.mark.parametrize(

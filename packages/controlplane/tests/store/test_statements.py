@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from pipecd_controlplane import store
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.deployments import LIST
-from pipecd_controlplane.store.listing import SHAPES, build_listing
+from pipecd_controlplane.store.list_statements import SHAPES, build_listing
 from pipecd_controlplane.store.statements import Compiled, InsertOf, Statements
 
 DIALECTS = {

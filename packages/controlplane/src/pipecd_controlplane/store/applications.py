@@ -11,7 +11,8 @@ from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.list_statements import ListQuery
+from pipecd_controlplane.store.listing import Filter
 from pipecd_wire.model import application_pb2
 
 T: Final = schema.application

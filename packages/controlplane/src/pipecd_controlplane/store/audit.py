@@ -5,14 +5,19 @@ The next place of a chain is its unique key: of two units that append at the sam
 taken and runs again, so that no chain ever forks, whatever the isolation of the database.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from sqlalchemy import bindparam, delete, func, or_, select
+from sqlalchemy import bindparam, delete, func, select
 
 from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.audit_statements import (
+    COLUMNS,
+    COUNTED,
+    build_audit_count,
+    build_audit_page,
+)
 from pipecd_controlplane.store.database import (
     Database,
     StaleReadError,
@@ -71,54 +76,12 @@ class AuditFilter:
     subject: str = ""
     oldest_first: bool = False
 
+    def values(self) -> dict[str, str]:
+        """Returns the values that are wanted by their names."""
+        return {name: value for name in COLUMNS if (value := getattr(self, name))}
+
     def parameters(self) -> dict[str, Value]:
-        named = {"actor": self.actor, "action": self.action, "subject": self.subject}
-        return {
-            "since": self.since,
-            "before": self.before or FOREVER,
-            **{name: value for name, value in named.items() if value},
-        }
-
-    def statement(self) -> Any:
-        return STATEMENTS[
-            (bool(self.actor), bool(self.action), bool(self.subject), self.oldest_first)
-        ]
-
-
-def _make_statement(*, actor: bool, action: bool, subject: bool, oldest_first: bool) -> Any:
-    found = select(T.c.data, T.c.sequence).where(
-        T.c.project_id == bindparam("project_id"),
-        T.c.at >= bindparam("since"),
-        T.c.at < bindparam("before"),
-    )
-    if actor:
-        found = found.where(
-            or_(T.c.actor == bindparam("actor"), T.c.actor_id == bindparam("actor"))
-        )
-    if action:
-        found = found.where(T.c.action == bindparam("action"))
-    if subject:
-        found = found.where(
-            or_(T.c.subject == bindparam("subject"), T.c.subject_name == bindparam("subject"))
-        )
-    if oldest_first:
-        found = found.where(T.c.sequence > bindparam("after")).order_by(T.c.sequence)
-    else:
-        found = found.where(T.c.sequence < bindparam("after")).order_by(T.c.sequence.desc())
-    return found.limit(bindparam("batch"))
-
-
-_BOTH: Final = (False, True)
-# Made once each: statements are compiled once, at their first use.
-STATEMENTS: Final[Mapping[tuple[bool, bool, bool, bool], Any]] = {
-    (actor, action, subject, oldest_first): _make_statement(
-        actor=actor, action=action, subject=subject, oldest_first=oldest_first
-    )
-    for actor in _BOTH
-    for action in _BOTH
-    for subject in _BOTH
-    for oldest_first in _BOTH
-}
+        return {"since": self.since, "before": self.before or FOREVER, **self.values()}
 
 
 async def append_in(transaction: Transaction, record: AuditRecord) -> AuditRecord:
@@ -165,7 +128,7 @@ class Audit:
 
         async def work(view: View) -> AuditPage:
             rows = await view.all(
-                wanted.statement(),
+                await _find_statement(view, project_id, wanted),
                 project_id=project_id,
                 after=after,
                 batch=limit + 1,
@@ -228,6 +191,20 @@ class Audit:
             return removed
 
         return await self._database.write(work)
+
+
+async def _find_statement(view: View, project_id: str, wanted: AuditFilter) -> Any:
+    """Returns the statement of the list, driven by the value that the fewest records have."""
+    values = wanted.values()
+    names = tuple(values)
+    driving = names[0] if names else ""
+    for most in COUNTED if len(names) > 1 else ():
+        row = await view.one(build_audit_count(names, most), project_id=project_id, **values)
+        found = dict(zip(names, row or (), strict=False))
+        driving = min(names, key=lambda name: found.get(name, 0))
+        if found.get(driving, 0) < most:
+            break
+    return build_audit_page(names, driving, oldest_first=wanted.oldest_first)
 
 
 async def _find_cut(transaction: Transaction, project_id: str, before: int) -> AuditHead | None:

@@ -10,7 +10,8 @@ from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.changes import ChangeKind
 from pipecd_controlplane.store.database import Value, View
 from pipecd_controlplane.store.entities import Entities
-from pipecd_controlplane.store.listing import Filter, ListQuery
+from pipecd_controlplane.store.list_statements import ListQuery
+from pipecd_controlplane.store.listing import Filter
 from pipecd_wire.model import deployment_chain_pb2 as pb
 
 T: Final = schema.deployment_chain

@@ -9,11 +9,12 @@ from sqlalchemy import bindparam, select, tuple_
 
 from pipecd_controlplane.store import outcomes, schema
 from pipecd_controlplane.store.changes import ChangeKind
-from pipecd_controlplane.store.database import Transaction, Value, View
+from pipecd_controlplane.store.database import Row, Transaction, Value, View
 from pipecd_controlplane.store.entities import Entities
 from pipecd_controlplane.store.labels import Labels
-from pipecd_controlplane.store.listing import Filter, ListQuery
-from pipecd_controlplane.store.paging import Page, fill
+from pipecd_controlplane.store.list_statements import ListQuery
+from pipecd_controlplane.store.listing import Filter
+from pipecd_controlplane.store.paging import Page, Position, fill, position_parameters
 from pipecd_model.deployment import is_completed
 from pipecd_wire.model import deployment_pb2
 
@@ -141,10 +142,17 @@ class Deployments(Entities[deployment_pb2.Deployment]):
         """
 
         async def work(view: View) -> Page[deployment_pb2.Deployment]:
+            async def read(after: Position, batch: int) -> list[Row]:
+                return await view.all(
+                    NOT_COMPLETED_OF_PIPED,
+                    project_id=project_id,
+                    piped_id=piped_id,
+                    **position_parameters(after),
+                    batch=batch,
+                )
+
             return await fill(
-                view,
-                NOT_COMPLETED_OF_PIPED,
-                {"project_id": project_id, "piped_id": piped_id},
+                read,
                 parse=self._parse,
                 limit=0,
                 cursor=cursor,

@@ -12,7 +12,8 @@ from pipecd_controlplane.store.auditing import note_change
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.database import Database, StaleReadError, Transaction, Value, View
 from pipecd_controlplane.store.labels import Labels, to_labelled
-from pipecd_controlplane.store.listing import DrivingFilters, Filter, ListQuery
+from pipecd_controlplane.store.list_statements import ListQuery
+from pipecd_controlplane.store.listing import DrivingFilters, Filter, FilteredList
 from pipecd_controlplane.store.paging import PAGE_BYTES, Page, fill
 from pipecd_model.errors import ConflictError, NotFoundError
 
@@ -123,11 +124,9 @@ class Entities(ABC, Generic[M]):
         cursor: str,
         max_bytes: int = PAGE_BYTES,
     ) -> Page[M]:
-        rows = wanted.rows()
+        found = FilteredList(self._list, view, project_id, wanted.rows(), self._driving)
         return await fill(
-            view,
-            await self._list.statement(view, project_id, rows, self._driving),
-            {"project_id": project_id, **rows.parameters()},
+            found.read,
             parse=self._parse,
             limit=limit,
             cursor=cursor,

@@ -77,7 +77,8 @@ MIGRATIONS: Final = (
     ),
     # Logs that are complete are sealed as objects.
     Migration(version=10, columns=_numbers("stage_log", "sealed", "sealed_bytes")),
-    # Large values are sealed as objects.
+    # Large values are sealed as objects. What was updated lately has an index of its own; that of
+    # all deployments is leaner.
     Migration(
         version=11,
         columns=tuple(
@@ -89,6 +90,7 @@ MIGRATIONS: Final = (
                 *_texts(table, "sha256"),
             )
         ),
+        dropped_indexes=("deployment_by_time",),
     ),
 )
 """In their order."""

@@ -3,14 +3,17 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from pipecd_controlplane.store.database import Row, Value, View
+from pipecd_controlplane.store.database import Row, Value
 from pipecd_model.errors import ConfigError
 
 T = TypeVar("T")
+
+ReadRows = Callable[["Position", int], Awaitable[list[Row]]]
+"""Returns at most so many rows after a position: the data of an item, then its own position."""
 
 BATCH: Final = 200
 """Rows read at a time while a page is filled."""
@@ -69,9 +72,7 @@ def position_parameters(position: Position) -> dict[str, Value]:
 
 
 async def fill(
-    view: View,
-    statement: Any,
-    parameters: dict[str, Value],
+    read: ReadRows,
     *,
     parse: Callable[[bytes], T],
     limit: int,
@@ -88,7 +89,7 @@ async def fill(
     while True:
         # One more than wanted: only a row that is there makes this page not the last.
         batch = min(BATCH, limit + 1 - len(items))
-        rows = await view.all(statement, **parameters, **position_parameters(last), batch=batch)
+        rows = await read(last, batch)
         for number, row in enumerate(rows):
             data = row[0]
             if len(items) == limit or (items and size + len(data) > max_bytes):

@@ -68,6 +68,12 @@ def _labels(name: str) -> Table:
     return table
 
 
+def _index_updates(table: Table) -> None:
+    """Adds the index of what was updated since a time, with the place of each row in lists."""
+    c = table.c
+    Index(f"{table.name}_by_update", c.project_id, c.updated_at, c.created_at, c.id)
+
+
 project: Final = Table(
     "project",
     metadata,
@@ -149,13 +155,7 @@ deployment: Final = _entity(
     _text("trace_commit_hash"),
 )
 Index("deployment_of_piped", deployment.c.piped_id, deployment.c.completed)
-Index(
-    "deployment_by_time",
-    deployment.c.project_id,
-    deployment.c.created_at,
-    deployment.c.id,
-    deployment.c.updated_at,  # so that what is too old is passed over within the index
-)
+Index("deployment_by_time", deployment.c.project_id, deployment.c.created_at, deployment.c.id)
 for _column in ("application_id", "application_name", "status", "kind"):
     Index(
         f"deployment_by_{_column}",
@@ -173,6 +173,7 @@ for _column in ("chain_id", "trace_commit_hash"):
         sqlite_where=deployment.c[_column] != "",
         postgresql_where=deployment.c[_column] != "",
     )
+_index_updates(deployment)
 deployment_label: Final = _labels("deployment_label")
 
 # How each deployment ended: what figures are made of. It stays when the deployment itself goes.
@@ -207,6 +208,7 @@ Index(
     deployment_chain.c.created_at,
     deployment_chain.c.id,
 )
+_index_updates(deployment_chain)
 Index("deployment_chain_by_state", deployment_chain.c.completed, deployment_chain.c.updated_at)
 
 deployment_trace: Final = _entity(
@@ -225,6 +227,7 @@ Index(
     deployment_trace.c.created_at,
     deployment_trace.c.id,
 )
+_index_updates(deployment_trace)
 
 event: Final = _entity(
     "event",
@@ -240,6 +243,7 @@ for _column in ("name", "event_key", "status"):
         f"event_by_{_column}", event.c.project_id, event.c[_column], event.c.created_at, event.c.id
     )
 Index("event_by_age", event.c.updated_at)
+_index_updates(event)
 event_label: Final = _labels("event_label")
 
 command: Final = _entity("command", _text("piped_id"), _number("status"), _number("created_at"))
@@ -467,6 +471,14 @@ audit_record: Final = Table(
     Column("data", LargeBinary, nullable=False),
 )
 Index("audit_record_by_time", audit_record.c.project_id, audit_record.c.at)
+for _column in ("actor", "actor_id", "action", "subject", "subject_name"):
+    Index(
+        f"audit_record_by_{_column}",
+        audit_record.c.project_id,
+        audit_record.c[_column],
+        audit_record.c.sequence,
+        audit_record.c.at,  # so that what is of another time is passed over within the index
+    )
 
 # Where git hosts say that something was pushed. The secrets are encrypted.
 hook: Final = Table(

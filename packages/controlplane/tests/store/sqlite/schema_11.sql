@@ -71,6 +71,11 @@ CREATE TABLE audit_record (
     data BLOB NOT NULL,
     PRIMARY KEY (project_id, sequence)
 );
+CREATE INDEX audit_record_by_action ON audit_record (project_id, action, sequence, at);
+CREATE INDEX audit_record_by_actor ON audit_record (project_id, actor, sequence, at);
+CREATE INDEX audit_record_by_actor_id ON audit_record (project_id, actor_id, sequence, at);
+CREATE INDEX audit_record_by_subject ON audit_record (project_id, subject, sequence, at);
+CREATE INDEX audit_record_by_subject_name ON audit_record (project_id, subject_name, sequence, at);
 CREATE INDEX audit_record_by_time ON audit_record (project_id, at);
 CREATE TABLE command (
     id VARCHAR NOT NULL,
@@ -114,8 +119,9 @@ CREATE INDEX deployment_by_chain_id ON deployment (project_id, chain_id) WHERE c
 CREATE INDEX deployment_by_end ON deployment (completed_at);
 CREATE INDEX deployment_by_kind ON deployment (project_id, kind, created_at, id);
 CREATE INDEX deployment_by_status ON deployment (project_id, status, created_at, id);
-CREATE INDEX deployment_by_time ON deployment (project_id, created_at, id, updated_at);
+CREATE INDEX deployment_by_time ON deployment (project_id, created_at, id);
 CREATE INDEX deployment_by_trace_commit_hash ON deployment (project_id, trace_commit_hash) WHERE trace_commit_hash != '';
+CREATE INDEX deployment_by_update ON deployment (project_id, updated_at, created_at, id);
 CREATE TABLE deployment_chain (
     id VARCHAR NOT NULL,
     project_id VARCHAR NOT NULL,
@@ -127,6 +133,7 @@ CREATE TABLE deployment_chain (
     PRIMARY KEY (id)
 );
 CREATE INDEX deployment_chain_by_state ON deployment_chain (completed, updated_at);
+CREATE INDEX deployment_chain_by_update ON deployment_chain (project_id, updated_at, created_at, id);
 CREATE INDEX deployment_chain_of_project ON deployment_chain (project_id, created_at, id);
 CREATE TABLE deployment_label (
     entity_id VARCHAR NOT NULL,
@@ -169,6 +176,7 @@ CREATE TABLE deployment_trace (
     PRIMARY KEY (id)
 );
 CREATE INDEX deployment_trace_by_commit_hash ON deployment_trace (project_id, commit_hash, created_at, id);
+CREATE INDEX deployment_trace_by_update ON deployment_trace (project_id, updated_at, created_at, id);
 CREATE INDEX deployment_trace_of_project ON deployment_trace (project_id, created_at, id);
 CREATE TABLE event (
     id VARCHAR NOT NULL,
@@ -186,6 +194,7 @@ CREATE INDEX event_by_age ON event (updated_at);
 CREATE INDEX event_by_event_key ON event (project_id, event_key, created_at, id);
 CREATE INDEX event_by_name ON event (project_id, name, created_at, id);
 CREATE INDEX event_by_status ON event (project_id, status, created_at, id);
+CREATE INDEX event_by_update ON event (project_id, updated_at, created_at, id);
 CREATE TABLE event_label (
     entity_id VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,

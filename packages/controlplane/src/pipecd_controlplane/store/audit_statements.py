@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the statements of audit lists, so that an index can serve each in the order of the chain.
+
+As in other lists one wanted value drives: the rarest. A value stands in one of two columns; that is
+a walk along the index of each, merged.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, bindparam, func, select, union_all
+
+from pipecd_controlplane.store import schema
+from pipecd_controlplane.store.database import NEEDS_NO_SNAPSHOT
+
+T: Final = schema.audit_record
+
+COLUMNS: Final = {
+    "subject": (T.c.subject, T.c.subject_name),
+    "actor": (T.c.actor, T.c.actor_id),
+    "action": (T.c.action,),
+}
+"""Where each value that is wanted may stand. Of values that look alike the first drives."""
+
+COUNTED: Final = (100, 5_000)
+"""Records up to which those of each value are counted; up to the next where all reach the last."""
+
+
+@cache
+def build_audit_page(names: tuple[str, ...], driving: str, *, oldest_first: bool) -> Any:
+    """Returns a statement for the records after a place in the chain: `data`, `sequence`.
+
+    Parameters: the values that are wanted by these names, `project_id`, `since`, `before`, `after`
+    and `batch`.
+    """
+    # Written as no index serves it, so that the one of the driving value is walked along.
+    others = [bindparam(name).in_(COLUMNS[name]) for name in names if name != driving]
+    if not driving:
+        return _walk(others, oldest_first=oldest_first)
+    first, *second = COLUMNS[driving]
+    walks = [_walk([*others, first == bindparam(driving)], oldest_first=oldest_first)]
+    for column in second:
+        only_here = (column == bindparam(driving), first != bindparam(driving))
+        walks.append(_walk([*others, *only_here], oldest_first=oldest_first))
+    if len(walks) == 1:
+        return walks[0]
+    parts = [walk.subquery() for walk in walks]
+    merged = union_all(*(select(part.c.data, part.c.sequence) for part in parts)).subquery()
+    order = merged.c.sequence if oldest_first else merged.c.sequence.desc()
+    return select(merged.c.data, merged.c.sequence).order_by(order).limit(bindparam("batch"))
+
+
+def _walk(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) -> "Select[Any]":
+    after = T.c.sequence > bindparam("after") if oldest_first else T.c.sequence < bindparam("after")
+    order = T.c.sequence if oldest_first else T.c.sequence.desc()
+    return (
+        select(T.c.data, T.c.sequence)
+        .where(
+            T.c.project_id == bindparam("project_id"),
+            # As expressions: an index by time would be read whole, and sorted, for each page.
+            T.c.at + 0 >= bindparam("since"),
+            T.c.at + 0 < bindparam("before"),
+            after,
+            *conditions,
+        )
+        .order_by(order)
+        .limit(bindparam("batch"))
+    )
+
+
+@cache
+def build_audit_count(names: tuple[str, ...], most: int) -> Any:
+    """Returns a statement that counts the records of each value, in each column up to `most`."""
+    counts = [
+        sum(
+            (_count(name, column, most) for column in COLUMNS[name][1:]),
+            start=_count(name, COLUMNS[name][0], most),
+        )
+        for name in names
+    ]
+    return select(*counts).execution_options(**NEEDS_NO_SNAPSHOT)
+
+
+def _count(name: str, column: "ColumnElement[str]", most: int) -> Any:
+    found = (
+        select(T.c.sequence)
+        .where(T.c.project_id == bindparam("project_id"), column == bindparam(name))
+        .limit(most)
+        .subquery()
+    )
+    return select(func.count()).select_from(found).scalar_subquery()
