@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, select, union_all
+from sqlalchemy import ColumnElement, Select, bindparam, func, select, tuple_, union_all
 
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.database import NEEDS_NO_SNAPSHOT
@@ -37,12 +37,14 @@ def build_audit_page(names: tuple[str, ...], driving: str, *, oldest_first: bool
     # Written as no index serves it, so that the one of the driving value is walked along.
     others = [bindparam(name).in_(COLUMNS[name]) for name in names if name != driving]
     if not driving:
-        return _walk(others, oldest_first=oldest_first)
+        return _walk(others, T.c.project_id, bindparam("project_id"), oldest_first=oldest_first)
+    value: ColumnElement[str] = bindparam(driving)
     first, *second = COLUMNS[driving]
-    walks = [_walk([*others, first == bindparam(driving)], oldest_first=oldest_first)]
-    for column in second:
-        only_here = (column == bindparam(driving), first != bindparam(driving))
-        walks.append(_walk([*others, *only_here], oldest_first=oldest_first))
+    walks = [_walk(others, first, value, oldest_first=oldest_first)]
+    walks += [
+        _walk([*others, first != value], column, value, oldest_first=oldest_first)
+        for column in second
+    ]
     if len(walks) == 1:
         return walks[0]
     parts = [walk.subquery() for walk in walks]
@@ -51,9 +53,22 @@ def build_audit_page(names: tuple[str, ...], driving: str, *, oldest_first: bool
     return select(merged.c.data, merged.c.sequence).order_by(order).limit(bindparam("batch"))
 
 
-def _walk(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) -> "Select[Any]":
-    after = T.c.sequence > bindparam("after") if oldest_first else T.c.sequence < bindparam("after")
-    order = T.c.sequence if oldest_first else T.c.sequence.desc()
+def _walk(
+    conditions: "Sequence[ColumnElement[bool]]",
+    column: "ColumnElement[str]",
+    value: "ColumnElement[str]",
+    *,
+    oldest_first: bool,
+) -> "Select[Any]":
+    """Returns the walk over the records with this value in this column.
+
+    That it is equal is written as two bounds, and the column is part of the order: PostgreSQL walks
+    along the whole chain, where it expects the value to be frequent, if only its order is wanted.
+    """
+    sequence = T.c.sequence
+    place, after = tuple_(column, sequence), tuple_(value, bindparam("after"))
+    bounds = (place > after, column <= value) if oldest_first else (place < after, column >= value)
+    order = (column, sequence) if oldest_first else (column.desc(), sequence.desc())
     return (
         select(T.c.data, T.c.sequence)
         .where(
@@ -61,10 +76,11 @@ def _walk(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) ->
             # As expressions: an index by time would be read whole, and sorted, for each page.
             T.c.at + 0 >= bindparam("since"),
             T.c.at + 0 < bindparam("before"),
-            after,
+            sequence > bindparam("after") if oldest_first else sequence < bindparam("after"),
+            *bounds,
             *conditions,
         )
-        .order_by(order)
+        .order_by(*order)
         .limit(bindparam("batch"))
     )
 
