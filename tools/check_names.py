@@ -34,10 +34,11 @@ bleed breed cast cut embed exceed feed heed hit let need piped proceed put read 
 shut speed split spread succeed weed
 """
 IRREGULAR = """
-begun bound bought brought built caught chosen come dealt done drawn driven eaten fallen felt
-forgotten fought found frozen given gone got grown heard held hidden kept known laid led left lent
-lost made meant met paid risen said seen sent shown slept sold spent spoken spun stood stuck swept
-sworn swung taken taught thought thrown told torn understood went withdrawn won worn woven written
+began begun bought bound broken brought built caught chosen come dealt done drawn driven eaten
+fallen felt forgotten fought found frozen given gone got grown heard held hidden kept known laid
+led left lent lost made meant met paid rewritten risen said seen sent shown slept sold spent spoken
+spun stood stuck swept sworn swung taken taught thought thrown told torn understood went withdrawn
+won worn woven written wrote
 """
 PREPOSITIONS = """
 above after around at before below beside between by during in of off on out over per since through

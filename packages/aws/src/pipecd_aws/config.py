@@ -31,17 +31,17 @@ class AwsTarget(TargetConfig):
     """Where all calls go instead of AWS's own addresses: a private endpoint, or an emulator."""
 
     def check(self, report: Report) -> None:
-        if not report.broken("region") and not _REGION.fullmatch(self.region):
+        if not report.is_broken("region") and not _REGION.fullmatch(self.region):
             report.fault(
                 "region", message=f"not a region: {self.region!r}", hint="e.g. eu-central-1"
             )
-        if not report.broken("roleARN") and self.role_arn and not _ROLE.fullmatch(self.role_arn):
+        if not report.is_broken("roleARN") and self.role_arn and not _ROLE.fullmatch(self.role_arn):
             report.fault(
                 "roleARN",
                 message=f"not the ARN of a role: {self.role_arn!r}",
                 hint="e.g. arn:aws:iam::123456789012:role/piped",
             )
-        if any(report.broken(key) for key in ("tokenFile", "roleARN", "endpointUrl")):
+        if any(report.is_broken(key) for key in ("tokenFile", "roleARN", "endpointUrl")):
             return
         if self.token_file and not self.role_arn:
             report.fault("tokenFile", message="needs roleARN", hint="the token is for that role")

@@ -131,7 +131,9 @@ class JourneyCheck:
         notify = await self._deployment_of("notify", head)
         ended = await self._wait_until(notify, lambda d: is_completed(d.status))
         self._row("deploy: notify (runs, RFC form)", "SUCCESS", _status(ended), started)
-        self._row("  its script wrote", f"deployed {head}", self._wrote("notify", head), started)
+        self._row(
+            "  its script wrote", f"deployed {head}", self._read_lines_of("notify", head), started
+        )
         hello = await self._deployment_of("hello", head)
         waiting = await self._wait_until(hello, is_waiting_for_approval)
         self._row(
@@ -146,7 +148,7 @@ class JourneyCheck:
         ended = await self._wait_ended("hello", head)
         self._row("  it ends", "SUCCESS", _status(ended), started)
         wanted = f"build {head}, publish {head}"
-        self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
+        self._row("  its scripts wrote", wanted, self._read_lines_of("hello", head), started)
         log = await self._log_of(ended, "SCRIPT_RUN", 3)
         self._row("  its log says", "True", str("published: hello, world" in log), started)
 
@@ -170,14 +172,14 @@ class JourneyCheck:
             started,
         )
         wanted = f"build {head}, publish {head}, undo-build {head}, undo-publish {head}"
-        self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
+        self._row("  its scripts wrote", wanted, self._read_lines_of("hello", head), started)
 
     async def _verify_cancel(self, started: float) -> None:
         head = example.commit_hash(self._folder)
         ended = await self._wait_ended("hello", head)
         self._row("  it is cancelled", "CANCELLED", _status(ended), started)
         wanted = f"build {head}, undo-build {head}"
-        self._row("  its scripts wrote", wanted, self._wrote("hello", head), started)
+        self._row("  its scripts wrote", wanted, self._read_lines_of("hello", head), started)
 
     async def _verify_sync(self, started: float) -> None:
         drift = self._typed[SEE_DRIFT]
@@ -201,7 +203,9 @@ class JourneyCheck:
         ended = await self._wait_until(deployment_id, lambda d: is_completed(d.status))
         self._row("cancel a running script", "CANCELLED", _status(ended), started)
         self._row("  its processes", "gone", "alive" if _alive(pid) else "gone", started)
-        self._row("  its script wrote", f"undo-build {head}", self._wrote("hello", head), started)
+        self._row(
+            "  its script wrote", f"undo-build {head}", self._read_lines_of("hello", head), started
+        )
 
     async def _website(self) -> None:
         started = time.monotonic()
@@ -281,7 +285,7 @@ class JourneyCheck:
                     return int(text)
                 await asyncio.sleep(0.02)
 
-    def _wrote(self, application: str, commit: str) -> str:
+    def _read_lines_of(self, application: str, commit: str) -> str:
         lines = example.output(self._folder, application)
         return ", ".join(line for line in lines if line.endswith(commit))
 

@@ -32,7 +32,7 @@ class StageConfig(ConfigModel):
             duration: Duration
 
             def check(self, report: Report) -> None:
-                if not report.broken("duration") and self.duration < Duration():
+                if not report.is_broken("duration") and self.duration < Duration():
                     report.fault("duration", message="must be longer than 0s")
     """
 

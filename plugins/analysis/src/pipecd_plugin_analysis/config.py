@@ -24,13 +24,15 @@ NO_PAST: Final = "PREVIOUS asks about the past, and an address with JSON only kn
 
 
 def _check_address(report: Report, address: str, key: str = "address") -> None:
-    if address and not report.broken(key) and not address.startswith(("http://", "https://")):
+    if address and not report.is_broken(key) and not address.startswith(("http://", "https://")):
         report.fault(key, message=f"not an address: {address!r}", hint="e.g. https://example.com")
 
 
 def _check_pair(report: Report, keys: tuple[str, str], given: tuple[object, object]) -> None:
     """Reports a secret that is given neither as a file nor as data, or both ways."""
-    if not (report.broken(keys[0]) or report.broken(keys[1])) and bool(given[0]) == bool(given[1]):
+    if not (report.is_broken(keys[0]) or report.is_broken(keys[1])) and bool(given[0]) == bool(
+        given[1]
+    ):
         report.fault(keys[0], message=f"set exactly one of {keys[0]} and {keys[1]}")
 
 
@@ -106,7 +108,7 @@ class CloudWatchProvider(PluginConfig):
 
     def check(self, report: Report) -> None:
         _check_address(report, self.address)
-        if report.broken("roleARN") or report.broken("tokenFile"):
+        if report.is_broken("roleARN") or report.is_broken("tokenFile"):
             return
         if self.token_file and not self.role_arn:
             report.fault("tokenFile", message="needs roleARN", hint="the token is for that role")
@@ -290,7 +292,7 @@ class AnalysisOptions(StageConfig):
     """Addresses that should answer."""
 
     def check(self, report: Report) -> None:
-        if any(report.broken(key) for key in ("duration", "metrics", "logs", "https")):
+        if any(report.is_broken(key) for key in ("duration", "metrics", "logs", "https")):
             return
         if self.restart_threshold:
             report.warn("restartThreshold", message="has no effect")

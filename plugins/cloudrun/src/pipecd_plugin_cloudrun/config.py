@@ -41,9 +41,9 @@ class CloudRunTarget(TargetConfig):
     def check(self, report: Report) -> None:
         for key, grammar in (("project", PROJECT), ("region", REGION)):
             value = getattr(self, key)
-            if not report.broken(key) and not grammar.fullmatch(value):
+            if not report.is_broken(key) and not grammar.fullmatch(value):
                 report.fault(key, message=f"not a {key}: {value!r}")
-        if report.broken("endpoint") or not self.endpoint:
+        if report.is_broken("endpoint") or not self.endpoint:
             return
         if not _is_safe_address(self.endpoint):
             report.fault(
@@ -75,7 +75,7 @@ class CloudRunInput(ApplicationConfig):
 
     def check(self, report: Report) -> None:
         fault = find_path_fault(self.service_manifest_file)
-        if not report.broken("service_manifest_file") and fault:
+        if not report.is_broken("service_manifest_file") and fault:
             report.fault("service_manifest_file", message=fault)
 
 
@@ -122,7 +122,7 @@ class CloudRunPromoteConfig(StageConfig):
     """A name under which the new revision has an address of its own, whatever its share."""
 
     def check(self, report: Report) -> None:
-        if not report.broken("tag") and self.tag and not TAG.fullmatch(self.tag):
+        if not report.is_broken("tag") and self.tag and not TAG.fullmatch(self.tag):
             report.fault(
                 "tag",
                 message=f"not a tag: {self.tag!r}",

@@ -37,7 +37,7 @@ class TargetGroups(ApplicationConfig):
     """That of the canary; ECS_CANARY_ROLLOUT behind a load balancer needs it."""
 
     def check(self, report: Report) -> None:
-        if report.broken("primary") or report.broken("canary"):
+        if report.is_broken("primary") or report.is_broken("canary"):
             return
         given = [each.target_group_arn for each in (self.primary, self.canary) if each is not None]
         if len(given) > len(set(given)):
@@ -63,7 +63,7 @@ class AwsVpcConfiguration(ApplicationConfig):
             ("subnets", self.subnets, MOST_SUBNETS),
             ("securityGroups", self.security_groups, MOST_SECURITY_GROUPS),
         ):
-            if not report.broken(key) and len(given) > most:
+            if not report.is_broken(key) and len(given) > most:
                 report.fault(key, message=f"{len(given)} are given, AWS takes {most} at most")
 
 
@@ -96,9 +96,9 @@ class EcsInput(ApplicationConfig):
             ("taskDefinitionFile", self.task_definition_file),
             ("serviceDefinitionFile", self.service_definition_file or "."),
         ):
-            if not report.broken(key) and (fault := find_path_fault(value)):
+            if not report.is_broken(key) and (fault := find_path_fault(value)):
                 report.fault(key, message=fault)
-        if not report.broken("stableTimeout") and self.stable_timeout <= timedelta():
+        if not report.is_broken("stableTimeout") and self.stable_timeout <= timedelta():
             report.fault("stableTimeout", message="must be longer than 0s")
 
 

@@ -29,7 +29,7 @@ class FilesPluginConfig(PluginConfig):
     """Write everything to disk before the link is switched: a release survives a power cut."""
 
     def check(self, report: Report) -> None:
-        if not report.broken("keep") and self.keep < 2:
+        if not report.is_broken("keep") and self.keep < 2:
             report.fault(
                 "keep",
                 message=f"must be 2 or more: {self.keep}",
@@ -44,7 +44,7 @@ class FilesTarget(TargetConfig):
     """The directory to deploy to; `current` in it leads to the release."""
 
     def check(self, report: Report) -> None:
-        if not report.broken("path") and not posixpath.isabs(self.path):
+        if not report.is_broken("path") and not posixpath.isabs(self.path):
             report.fault("path", message=f"must be an absolute path: {self.path!r}")
 
 
@@ -82,9 +82,9 @@ class FilesOptions(ApplicationConfig):
         for key in ("exclude", "quick_sync_paths", "hide"):
             _check_patterns(report, key, getattr(self, key))
         for key in ("source", "into", "version_file"):
-            if not report.broken(key) and _leaves(getattr(self, key)):
+            if not report.is_broken(key) and _leaves(getattr(self, key)):
                 report.fault(key, message=f"leaves its folder: {getattr(self, key)!r}")
-        if not report.broken("into") and {"releases", "current"} & set(
+        if not report.is_broken("into") and {"releases", "current"} & set(
             PurePosixPath(self.into).parts
         ):
             report.fault("into", message="'releases' and 'current' are names of the plugin itself")
@@ -120,7 +120,7 @@ class CanaryConfig(StageConfig):
 
 
 def _check_patterns(report: Report, key: str, given: tuple[str, ...]) -> None:
-    if report.broken(key):
+    if report.is_broken(key):
         return
     for each in given:
         try:

@@ -46,7 +46,7 @@ class ChartRepository(PluginConfig):
         if self.type != "HTTP":
             return
         for key in ("name", "address"):
-            if not report.broken(key) and not getattr(self, key):
+            if not report.is_broken(key) and not getattr(self, key):
                 report.fault(key, message="must be given")
 
 
@@ -80,7 +80,7 @@ class KubernetesPluginConfig(PluginConfig):
     """Paths of `helm` and `kustomize`, where the ones of this machine are to be used."""
 
     def check(self, report: Report) -> None:
-        if report.broken("programs"):
+        if report.is_broken("programs"):
             return
         for name, path in self.programs.items():
             if name not in {"helm", "kustomize", "kubectl"}:
@@ -124,7 +124,7 @@ class KubernetesTarget(TargetConfig):
     """Which resources are watched for the live state."""
 
     def check(self, report: Report) -> None:
-        if report.broken("kubeContext") or report.broken("kubeConfigPath"):
+        if report.is_broken("kubeContext") or report.is_broken("kubeConfigPath"):
             return
         if self.kube_context and not self.kube_config_path:
             report.fault("kubeContext", message="needs kubeConfigPath", hint="contexts are in it")
@@ -240,7 +240,7 @@ class Input(ApplicationConfig):
     """Only these deploy targets, each with what is different there."""
 
     def check(self, report: Report) -> None:
-        if report.broken("helmChart") or report.broken("kustomizeOptions"):
+        if report.is_broken("helmChart") or report.is_broken("kustomizeOptions"):
             return
         if self.helm_chart is not None and self.kustomize_options:
             report.fault(
@@ -308,7 +308,7 @@ class IstioRouting(ApplicationConfig):
     """The VirtualService; empty means the first one."""
 
     def check(self, report: Report) -> None:
-        if report.broken("virtualService"):
+        if report.is_broken("virtualService"):
             return
         if self.virtual_service.kind not in {"", "VirtualService"}:
             report.fault(
@@ -333,7 +333,7 @@ class GatewayRouting(ApplicationConfig):
     """The HTTPRoute; empty means the first one."""
 
     def check(self, report: Report) -> None:
-        if report.broken("httpRoute"):
+        if report.is_broken("httpRoute"):
             return
         if self.http_route.kind not in {"", "HTTPRoute"}:
             report.fault(
@@ -352,7 +352,7 @@ class TrafficRouting(ApplicationConfig):
     """The options of `gateway`."""
 
     def check(self, report: Report) -> None:
-        if not report.broken("method") and self.method == "smi":
+        if not report.is_broken("method") and self.method == "smi":
             report.fault(
                 "method",
                 message="SMI is not supported",

@@ -57,15 +57,15 @@ class LambdaInput(ApplicationConfig):
 
     def check(self, report: Report) -> None:
         fault = find_path_fault(self.function_manifest_file)
-        if not report.broken("functionManifestFile") and fault:
+        if not report.is_broken("functionManifestFile") and fault:
             report.fault("functionManifestFile", message=fault)
-        if not report.broken("alias") and not _ALIAS.fullmatch(self.alias):
+        if not report.is_broken("alias") and not _ALIAS.fullmatch(self.alias):
             report.fault(
                 "alias",
                 message=f"not the name of an alias: {self.alias!r}",
                 hint="letters, digits, - and _; not a number",
             )
-        if not report.broken("updateTimeout") and self.update_timeout <= timedelta():
+        if not report.is_broken("updateTimeout") and self.update_timeout <= timedelta():
             report.fault("updateTimeout", message="must be longer than 0s")
 
 

@@ -101,7 +101,7 @@ class CommandWords(ApplicationConfig):
     def iter_sound(self, report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yields the lists that could be read, by their names."""
         for key in ("shared", "init", "plan", "apply"):
-            if not report.broken(key):
+            if not report.is_broken(key):
                 yield key, getattr(self, key)
 
 
@@ -153,27 +153,27 @@ class TerraformInput(ApplicationConfig):
         _check_grammar(
             report,
             "workspace",
-            None if report.broken("workspace") else self.workspace,
+            None if report.is_broken("workspace") else self.workspace,
             _WORKSPACE,
             hint="letters, digits and _.~+-, not - first",
         )
         _check_grammar(
             report,
             "terraform_version",
-            None if report.broken("terraform_version") else self.terraform_version,
+            None if report.is_broken("terraform_version") else self.terraform_version,
             _VERSION,
             hint="e.g. 1.9.8",
         )
         self._check_workspaces(report)
-        if not report.broken("vars"):
+        if not report.is_broken("vars"):
             _check_pairs(report, "vars", self.vars, _VARIABLE)
-        for index, path in enumerate(() if report.broken("var_files") else self.var_files):
+        for index, path in enumerate(() if report.is_broken("var_files") else self.var_files):
             if fault := find_path_fault(path):
                 hint = "paths are read from the application's folder"
                 report.fault("var_files", index, message=fault, hint=hint)
 
     def _check_workspaces(self, report: Report) -> None:
-        if report.broken("workspace") or report.broken("command_envs") or not self.workspace:
+        if report.is_broken("workspace") or report.is_broken("command_envs") or not self.workspace:
             return
         if any(
             each.startswith("TF_WORKSPACE=") and each != f"TF_WORKSPACE={self.workspace}"
@@ -246,7 +246,7 @@ def _check_grammar(
 
 def _check_pairs(report: Report, key: str, given: Sequence[str], grammar: re.Pattern[str]) -> None:
     """Refuses what is no `name=value`, and a name that is given twice. Shows no values."""
-    if report.broken(key):
+    if report.is_broken(key):
         return
     seen: set[str] = set()
     for index, each in enumerate(given):
@@ -270,6 +270,6 @@ def _check_flags_of_variable(report: Report, key: str, index: int, name: str, va
 
 
 def _check_absolute(report: Report, key: str, given: Sequence[str]) -> None:
-    for each in () if report.broken(key) else given:
+    for each in () if report.is_broken(key) else given:
         if each and not posixpath.isabs(each):
             report.fault(key, message=f"must be an absolute path: {each!r}")

@@ -35,9 +35,14 @@ class ExpectedConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         for key, value in (("min", self.min), ("max", self.max)):
-            if value is not None and not report.broken(key) and not math.isfinite(value):
+            if value is not None and not report.is_broken(key) and not math.isfinite(value):
                 report.fault(key, message=f"not a number that a value can have: {value}")
-        if self.min is None or self.max is None or report.broken("min") or report.broken("max"):
+        if (
+            self.min is None
+            or self.max is None
+            or report.is_broken("min")
+            or report.is_broken("max")
+        ):
             return
         if self.min > self.max:
             report.fault("min", message=f"no value is at least {self.min} and at most {self.max}")

@@ -157,7 +157,7 @@ class AttachmentConfig(ConfigModel):
         for name, value in self.sources.items():
             if not name or not value:
                 report.fault("sources", name, message=f"the attachment {name!r} names no file")
-        if not self.targets and not report.broken("targets"):
+        if not self.targets and not report.is_broken("targets"):
             report.fault("targets", message="missing", hint="which files name the attachments?")
         rules.relative_paths(report, "targets", self.targets)
 
@@ -234,7 +234,7 @@ class ApplicationConfig(ConfigModel):
     def check(self, report: Report) -> None:
         rules.positive(report, "timeout", self.timeout)
         rules.positive(report, "onFailureTimeout", self.on_failure_timeout)
-        unread = report.broken("pipeline") or report.broken("plugins")
+        unread = report.is_broken("pipeline") or report.is_broken("plugins")
         if not unread and not (self.pipeline.stages or self.plugins or self.deploy_targets):
             report.warn(message="nothing to deploy", hint="give pipeline.stages or plugins")
         self._check_targets(report)
@@ -242,7 +242,7 @@ class ApplicationConfig(ConfigModel):
             self._check_that_secrets_are_used(self.encryption, report)
 
     def _check_targets(self, report: Report) -> None:
-        if report.broken("deployTargets"):
+        if report.is_broken("deployTargets"):
             return
         for plugin, names in self.deploy_targets.items():
             path = ("deployTargets", plugin)
@@ -256,7 +256,7 @@ class ApplicationConfig(ConfigModel):
                     report.fault(*path, index, message=f"the target {name!r} is named twice")
 
     def _check_that_secrets_are_used(self, encryption: EncryptionConfig, report: Report) -> None:
-        if encryption.decryption_targets or report.broken("encryption"):
+        if encryption.decryption_targets or report.is_broken("encryption"):
             return
         options = json.dumps([stage.with_ for stage in self.pipeline.stages])
         for name in encryption.encrypted_secrets:

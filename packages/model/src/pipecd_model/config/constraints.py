@@ -26,7 +26,7 @@ class FaultReport(Protocol):
     def fault(self, *path: str | int, message: str, hint: str = "") -> None:
         """Reports a fault of the value at the path."""
 
-    def broken(self, key: str) -> bool:
+    def is_broken(self, key: str) -> bool:
         """Returns whether a value under this key was refused already."""
 
 
@@ -80,7 +80,7 @@ class InRange(Constraint, frozen=True, kw_only=True):
 
     def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
         value = values.get(self.key)
-        if not value or report.broken(self.key):
+        if not value or report.is_broken(self.key):
             return None
         number = _number(value)
         too_low = self.minimum is not None and number < self.minimum
@@ -117,7 +117,7 @@ class AnyGiven(Constraint, frozen=True, kw_only=True):
     def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
         if any(values.get(key) != value for key, value in (self.when or {}).items()):
             return None
-        if any(report.broken(key) for key in ((self.section,) if self.section else self.among)):
+        if any(report.is_broken(key) for key in ((self.section,) if self.section else self.among)):
             return None
         inner = values if not self.section else _settings(values.get(self.section))
         found = [inner.get(key) for key in self.among]
@@ -139,7 +139,7 @@ class AtMostCount(Constraint, frozen=True, kw_only=True):
 
     def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
         value, items = values.get(self.key), values.get(self.of)
-        if value is None or not items or report.broken(self.key) or report.broken(self.of):
+        if value is None or not items or report.is_broken(self.key) or report.is_broken(self.of):
             return None
         count = len(set(items))
         return {"at": self.key, "value": value, "count": count} if value > count else None
@@ -158,7 +158,7 @@ class AddsUp(Constraint, frozen=True, kw_only=True):
 
     def _refuse(self, values: Mapping[str, Any], report: FaultReport) -> dict[str, Any] | None:
         given = [key for key in self.keys if values.get(key)]
-        if not given or any(report.broken(key) for key in self.keys):
+        if not given or any(report.is_broken(key) for key in self.keys):
             return None
         found = sum(_number(values[key]) for key in given)
         if found == self.total or (found < self.total and self.key not in given):

@@ -65,7 +65,7 @@ class DatastoreConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         missing = self.type == "POSTGRESQL" and isinstance(self.config, SqliteConfig)
-        if missing and not report.broken("config"):
+        if missing and not report.is_broken("config"):
             report.fault("config", message="missing", hint="POSTGRESQL needs config.url")
 
 
@@ -188,7 +188,7 @@ class FilestoreConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         missing = self.type != "FOLDER" and isinstance(self.config, FolderConfig)
-        if missing and not report.broken("config"):
+        if missing and not report.is_broken("config"):
             report.fault("config", message="missing", hint=f"{self.type} needs config.bucket")
 
 
@@ -366,7 +366,7 @@ class SharedSsoConfig(ConfigModel):
             report.fault("sessionTtl", message=f"must be positive: {self.session_ttl}")
         for provider, section in (("GITHUB", self.github), ("OIDC", self.oidc)):
             key = provider.lower()
-            if self.provider == provider and section is None and not report.broken(key):
+            if self.provider == provider and section is None and not report.is_broken(key):
                 report.fault(key, message="missing", hint=f"the provider is {provider}")
 
 

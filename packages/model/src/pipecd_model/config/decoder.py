@@ -301,7 +301,7 @@ class _StructReport:
     def warn(self, *path: str | int, message: str, hint: str = "") -> None:
         self._decoder.warn(self._resolve_path(path), message, hint)
 
-    def broken(self, key: str) -> bool:
+    def is_broken(self, key: str) -> bool:
         return key in self.broken_keys
 
     def _resolve_path(self, path: Path) -> Path:

@@ -92,7 +92,7 @@ class EventConfig(ConfigModel):
     replacements: tuple[ReplacementConfig, ...] = ()
 
     def check(self, report: Report) -> None:
-        if not self.replacements and not report.broken("replacements"):
+        if not self.replacements and not report.is_broken("replacements"):
             report.fault("replacements", message="missing", hint="which values does it replace?")
 
 

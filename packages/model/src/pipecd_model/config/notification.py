@@ -61,16 +61,16 @@ class SlackConfig(ConfigModel):
                 ("oauthTokenData", self.oauth_token_data),
                 ("oauthTokenFile", self.oauth_token_file),
             )
-            if value or report.broken(key)
+            if value or report.is_broken(key)
         ]
         if self.hook_url and (tokens or self.channel_id):
             other = tokens[0] if tokens else "channelID"
             report.fault(other, message=f"hookURL and {other} exclude each other", hint="keep one")
         elif len(tokens) > 1:
             report.fault(tokens[1], message=f"{tokens[0]} and {tokens[1]} exclude each other")
-        elif tokens and not self.channel_id and not report.broken("channelID"):
+        elif tokens and not self.channel_id and not report.is_broken("channelID"):
             report.fault("channelID", message="missing", hint="a token needs a channel to write to")
-        elif not tokens and not self.hook_url and not report.broken("hookURL"):
+        elif not tokens and not self.hook_url and not report.is_broken("hookURL"):
             report.fault(message="needs hookURL, or channelID with a token")
 
 
@@ -105,7 +105,7 @@ class ReceiverConfig(ConfigModel):
     def check(self, report: Report) -> None:
         if self.slack is not None and self.webhook is not None:
             report.warn("webhook", message="ignored, slack is given too", hint="keep one of them")
-        unread = report.broken("slack") or report.broken("webhook")
+        unread = report.is_broken("slack") or report.is_broken("webhook")
         if self.slack is None and self.webhook is None and not unread:
             report.fault(message="needs slack or webhook")
 
@@ -153,7 +153,7 @@ class NotificationsConfig(ConfigModel):
 
     def check(self, report: Report) -> None:
         names = [receiver.name for receiver in self.receivers]
-        if report.broken("receivers"):
+        if report.is_broken("receivers"):
             return
         for index, route in enumerate(self.routes):
             if route.receiver and route.receiver not in names:

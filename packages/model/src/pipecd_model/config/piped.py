@@ -152,13 +152,13 @@ class PluginConfig(ConfigModel):
                 message=f"cannot fetch {scheme!r} addresses",
                 hint="use file, https, oci or package, or a path",
             )
-        if scheme == "http" and not self.sha256 and not report.broken("sha256"):
+        if scheme == "http" and not self.sha256 and not report.is_broken("sha256"):
             report.fault("url", message="http needs sha256", hint="or use https")
         if scheme == "oci":
             self._check_reference(report)
         elif self.insecure:
             report.fault("insecure", message="only for oci", hint="leave it out")
-        if not self.port and scheme != "package" and not report.broken("port"):
+        if not self.port and scheme != "package" and not report.is_broken("port"):
             report.fault("port", message="missing", hint="where the plugin listens, e.g. 7001")
 
     def _check_reference(self, report: Report) -> None:
@@ -167,7 +167,7 @@ class PluginConfig(ConfigModel):
         except ConfigError as error:
             report.fault("url", message=str(error), hint=error.hint)
             return
-        is_pinned = reference.digest or self.sha256 or report.broken("sha256")
+        is_pinned = reference.digest or self.sha256 or report.is_broken("sha256")
         if self.insecure and not is_pinned and not reference.is_loopback:
             report.fault(
                 "url", message="insecure needs a digest", hint="add @sha256:…, or give sha256"
@@ -200,7 +200,7 @@ class KeyPairConfig(ConfigModel):
             file, data = f"{half}KeyFile", f"{half}KeyData"
             given = [
                 bool(getattr(self, f"{half}_key_file")),
-                bool(getattr(self, f"{half}_key_data")) or report.broken(data),
+                bool(getattr(self, f"{half}_key_data")) or report.is_broken(data),
             ]
             if given.count(True) != 1:
                 report.fault(file, message=f"set exactly one of {file} and {data}")
@@ -282,7 +282,7 @@ class AutoRegistrationConfig(ConfigModel):
     """How many applications the agent may have; beyond that people register them."""
 
     def check(self, report: Report) -> None:
-        unread = any(report.broken(key) for key in ("labels", "repositories", "paths"))
+        unread = any(report.is_broken(key) for key in ("labels", "repositories", "paths"))
         if not unread and not (self.labels or self.repositories or self.paths):
             report.fault(
                 message="selects nothing",
@@ -371,7 +371,7 @@ class PipedConfig(ConfigModel):
         watched = [repository.repo_id for repository in self.event_watcher.git_repos]
         rules.unique(report, "eventWatcher", "gitRepos", of="repoId", values=watched)
         for index, repo_id in enumerate(watched):
-            if repo_id and repo_id not in repositories and not report.broken("repositories"):
+            if repo_id and repo_id not in repositories and not report.is_broken("repositories"):
                 report.fault(
                     "eventWatcher",
                     "gitRepos",
@@ -382,7 +382,7 @@ class PipedConfig(ConfigModel):
                 )
 
     def _check_registration(self, repositories: list[str], report: Report) -> None:
-        if self.auto_registration is None or report.broken("repositories"):
+        if self.auto_registration is None or report.is_broken("repositories"):
             return
         for index, repo_id in enumerate(self.auto_registration.repositories):
             if repo_id not in repositories:
@@ -395,7 +395,7 @@ class PipedConfig(ConfigModel):
                 )
 
     def _check_identity(self, report: Report) -> None:
-        unread = report.broken("pipedKeyFile") or report.broken("pipedKeyData")
+        unread = report.is_broken("pipedKeyFile") or report.is_broken("pipedKeyData")
         if not unread and bool(self.piped_key_file) == bool(self.piped_key_data):
             report.fault(
                 "pipedKeyData" if self.piped_key_data else "pipedKeyFile",

@@ -44,7 +44,7 @@ class ChainConfig(ConfigModel):
     """At least one."""
 
     def check(self, report: Report) -> None:
-        if not self.applications and not report.broken("applications"):
+        if not self.applications and not report.is_broken("applications"):
             report.fault("applications", message="needs at least one application")
 
 
@@ -59,9 +59,9 @@ class PostSyncEventConfig(ConfigModel):
     """Labels that listeners ask for."""
 
     def check(self, report: Report) -> None:
-        if not self.name and not report.broken("name"):
+        if not self.name and not report.is_broken("name"):
             report.fault("name", message="is empty")
-        if not self.data.strip() and not report.broken("data"):
+        if not self.data.strip() and not report.is_broken("data"):
             report.fault("data", message="is empty")
         for unknown in sorted(set(_PLACEHOLDER.findall(self.data)) - EVENT_VALUES):
             report.fault(

@@ -77,7 +77,7 @@ def relative_paths(report: Report, key: str, names: Iterable[str]) -> None:
 
 def git_name(report: Report, key: str, name: Callable[[str], object], value: str) -> None:
     """Reports a name that must not reach git; an empty name is left to other checks."""
-    if not value or report.broken(key):
+    if not value or report.is_broken(key):
         return
     try:
         name(value)

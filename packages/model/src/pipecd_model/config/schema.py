@@ -32,7 +32,7 @@ class Report(Protocol):
     def warn(self, *path: str | int, message: str, hint: str = "") -> None:
         """Adds a warning for the author; the file is still accepted."""
 
-    def broken(self, key: str) -> bool:
+    def is_broken(self, key: str) -> bool:
         """Returns whether a value under this key was refused: rules about it prove nothing then."""
 
 

@@ -50,7 +50,7 @@ def migrate_piped(text: str, *, file: str) -> Rewritten:
     _check_types(text, file, providers)
     before = load_piped(text, file=file)
     try:
-        rewritten = _rewritten(text, spec, providers)
+        rewritten = _rewrite(text, spec, providers)
         after = load_piped(rewritten, file=file, strict=True)
     except (ConfigFaultsError, yaml.YAMLError, StopIteration, AssertionError):
         raise not_the_same(file) from None
@@ -81,7 +81,7 @@ def _check_types(text: str, file: str, providers: list[tuple[str, int, Any]]) ->
         raise ConfigFaultsError(faults)
 
 
-def _rewritten(text: str, spec: dict[str, Any], providers: list[tuple[str, int, Any]]) -> str:
+def _rewrite(text: str, spec: dict[str, Any], providers: list[tuple[str, int, Any]]) -> str:
     splice = Splice(text)
     targets: dict[str, list[str]] = {}
     for key, index, item in providers:

@@ -98,7 +98,7 @@ class Watch:
                 log.info("controlplane.polled", reason="it has no push service")
                 await self._poll_until(time.monotonic() + self._pace.try_push_seconds)
             except PipecdError as error:
-                await self._broken(error)
+                await self._wait_to_reconnect(error)
 
     async def _follow(self) -> None:
         self._asked, self._refused = self._lease.now(), False
@@ -178,7 +178,7 @@ class Watch:
             case _:
                 pass  # a heartbeat, or what a newer control plane says
 
-    async def _broken(self, error: PipecdError) -> None:
+    async def _wait_to_reconnect(self, error: PipecdError) -> None:
         pause = self._backoff.next_pause_seconds()
         if self._backoff.failures == 1 and not self._control.trouble:  # else that was logged
             log.info("controlplane.stream_ended", reason=str(error))

@@ -201,7 +201,7 @@ class DeploymentRun:
                 deployment,
                 prepared,
                 self._services,
-                began=self._began(),
+                began=self._find_begin(),
                 epoch=self.epoch,
                 stopping=self._stopping is not None,
             )
@@ -412,7 +412,7 @@ class DeploymentRun:
         deployment.stages.extend(built)
         await services.facts.publish_planned(Planned(deployment=deployment))
 
-    def _began(self) -> float:
+    def _find_begin(self) -> float:
         """Returns when the deployment was planned, which is when its stages were created."""
         made = [stage.created_at for stage in self.deployment.stages]
         return self._planned_at or float(min(made, default=self.deployment.created_at))
