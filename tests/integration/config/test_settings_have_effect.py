@@ -187,7 +187,8 @@ def test_the_reference_and_editors_say_so_too() -> None:
 
 def list_plugin_classes() -> Iterator[type[StagePlugin]]:
     """Yields the classes of all plugins of this project."""
-    for entry in importlib.metadata.entry_points(group="pipecd.plugins"):
+    entries = importlib.metadata.entry_points(group="pipecd.plugins")
+    for entry in sorted(entries, key=lambda each: each.name):
         module = importlib.import_module(entry.module)
         package = module.__name__.partition(".")[0]
         found = [
@@ -218,7 +219,7 @@ def list_plugin_settings() -> Iterator[tuple[type[StagePlugin], type[ConfigModel
         for top in tops:
             for _ in walk(top, seen) if top is not None else ():
                 pass
-        for struct in seen:
+        for struct in sorted(seen, key=lambda each: (each.__module__, each.__qualname__)):
             yield from ((cls, struct, field) for field in shape(struct).fields)
 
 

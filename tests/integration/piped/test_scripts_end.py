@@ -16,6 +16,8 @@ from pipecd_piped.scripts.records import forget
 from pipecd_sdk.testing.pids import is_alive, wait_for_pid
 from pipecd_sdk.testing.piped import FakePiped
 from pipecd_sdk.testing.process import LaunchMode, executable, start_plugin
+from pipecd_test_support.contracts import ScriptsCase, ScriptsContract
+from pipecd_test_support.piped_parts import FakeScripts
 from pipecd_wire.rpc import CallError
 
 LIMIT = 60
@@ -233,3 +235,21 @@ async def test_nobody_else_is_signalled_whatever_is_on_record(scripts: Path) -> 
     finally:
         bystander.kill()
         await bystander.wait()
+
+
+class TestScriptsOnRecord(ScriptsContract):
+    @pytest.fixture
+    async def case(self, tmp_path: Path, scripts: Path) -> AsyncIterator[ScriptsCase]:
+        async with left_by_a_dead_plugin(tmp_path):
+            yield ScriptsCase(
+                scripts=RunningScripts(scripts), deployment_id=DEPLOYMENT, stage_id="s1"
+            )
+            await RunningScripts(scripts).end(DEPLOYMENT)
+
+
+class TestFakeScripts(ScriptsContract):
+    @pytest.fixture
+    def case(self) -> ScriptsCase:
+        scripts = FakeScripts([])
+        scripts.alive.add("s1")
+        return ScriptsCase(scripts=scripts, deployment_id=DEPLOYMENT, stage_id="s1")

@@ -13,8 +13,10 @@ import pytest
 from pipecd_piped.git import NoCommitError
 from pipecd_piped.plan.protocols import CommitSources, PluginCalls
 from pipecd_piped.plugins.state import Phase
+from pipecd_piped.schedule.services import LastSuccesses, Scripts
 from pipecd_test_support.piped_parts import deployment
 from pipecd_wire.model import deployment_pb2 as pb
+from pipecd_wire.model.application_pb2 import ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import ApplicationGitPath, SyncStrategy
 from pipecd_wire.plugin.common.common_pb2 import DeploymentSource
 from pipecd_wire.plugin.deploymentapi import api_pb2 as api
@@ -147,6 +149,18 @@ class SourcesContract:
                 assert source.commit_hash == case.newer
                 assert source.application_config.decode() == case.newer_file
 
+    async def test_several_commits_are_reserved_before_they_are_opened(
+        self, case: SourcesCase
+    ) -> None:
+        async with case.sources.reserve(case.git_path, [case.older, case.newer]) as reserved:
+            opened = [
+                reserved.open(case.git_path, commit, config_filename="")
+                for commit in (case.older, case.newer)
+            ]
+        async with opened[0] as older, opened[1] as newer:
+            assert older.application_directory != newer.application_directory
+            assert [older.commit_hash, newer.commit_hash] == [case.older, case.newer]
+
     async def test_a_commit_that_is_not_there_is_named(self, case: SourcesCase) -> None:
         missing = "f" * 40
 
@@ -160,3 +174,56 @@ class SourcesContract:
         changed = await case.sources.list_changed_paths(case.git_path, case.older, case.newer)
 
         assert sorted(changed) == ["apps/web/app.pipecd.yaml", "base/x"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptsCase:
+    """A deployment with one script, of one stage, which runs."""
+
+    scripts: Scripts
+    deployment_id: str
+    stage_id: str
+
+
+class ScriptsContract:
+    """Scripts whose fixture is called `case`."""
+
+    async def test_a_stage_without_scripts_has_none_to_stop_or_end(self, case: ScriptsCase) -> None:
+        assert not case.scripts.stop(case.deployment_id, "another")
+        assert await case.scripts.end(case.deployment_id, only="another") == 0
+        assert await case.scripts.end(case.deployment_id, but=case.stage_id) == 0
+
+    async def test_a_script_is_on_record_while_it_runs_and_afterwards(
+        self, case: ScriptsCase
+    ) -> None:
+        assert case.scripts.stop(case.deployment_id, case.stage_id)
+
+        assert await case.scripts.end(case.deployment_id, only=case.stage_id) == 1
+
+        assert case.scripts.stop(case.deployment_id, case.stage_id)
+        assert await case.scripts.end(case.deployment_id) == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessesCase:
+    """Two applications: one has run `known`, the other has never been deployed with success."""
+
+    successes: LastSuccesses
+    deployed: str
+    known: ApplicationDeploymentReference
+    new: str
+
+
+class SuccessesContract:
+    """Last successes whose fixture is called `case`."""
+
+    async def test_what_an_application_runs_is_known(self, case: SuccessesCase) -> None:
+        assert await case.successes.get(case.deployed) == case.known
+        assert await case.successes.get(case.new) is None
+
+    async def test_a_newer_success_replaces_it(self, case: SuccessesCase) -> None:
+        newer = ApplicationDeploymentReference(deployment_id="newer")
+        for application_id in (case.deployed, case.new):
+            case.successes.remember(application_id, newer)
+
+            assert await case.successes.get(application_id) == newer

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster in memory, with what deploying needs of one: apply with owners, lists, watches, faults.
 
-It keeps the promises of `ClusterContract` (in `cluster_contract`), which a real cluster keeps too.
+It keeps the promises of `ApplyContract` (in `apply_contract`), which a real cluster keeps too.
 Nothing runs in it: no controller makes pods or sets a status unless the test does.
 """
 

@@ -324,15 +324,17 @@ class FakeScripts:
         self.record = record
         """Shared with the plugins: `ended <stage>` among the stages that ran."""
         self.alive: set[str] = set()
+        self.ended: set[str] = set()
 
     def stop(self, deployment_id: str, stage_id: str) -> bool:
-        return stage_id in self.alive
+        return stage_id in self.alive | self.ended
 
     async def end(
         self, deployment_id: str, *, only: str | None = None, but: str | None = None
     ) -> int:
         ending = {each for each in self.alive if only in {None, each} and each != but}
         self.alive -= ending
+        self.ended |= ending
         self.record += [f"ended {each}" for each in sorted(ending)]
         return len(ending)
 
