@@ -44,7 +44,6 @@ WITHOUT_EFFECT = frozenset(
         "KubernetesTarget.kubectl_version",
         "LambdaOptions.quick_sync",
         "LambdaTarget.aws_api_polling_interval",
-        "TargetGroup.load_balancer_name",
         "TargetInput.kubectl_version",
         "TerraformOptions.quick_sync",
     }
