@@ -54,5 +54,5 @@ class PushCommandRunner:
                     self._control.push.ReportCommandHandled, report
                 )
             except PipecdError as error:
-                log.warning("command.outcome_not_told", command=command.id, reason=str(error))
+                log.warning("command.outcome_not_delivered", command=command.id, reason=str(error))
             self._waiting.popleft()

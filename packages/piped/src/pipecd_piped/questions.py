@@ -90,7 +90,7 @@ class QuestionRunner:
         try:
             await self._control.call(self._control.push.AnswerQuestion, answer)
         except PipecdError as error:
-            log.info("question.answer_not_taken", question=question.id, reason=str(error))
+            log.info("question.answer_not_delivered", question=question.id, reason=str(error))
 
     async def _fill(self, question: push.Question, answer: push.AnswerQuestionRequest) -> None:
         match question.WhichOneof("body"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pipecd_model.errors import NotFoundError, StateError
+from pipecd_runtime.files import write_atomically
 from pipecd_runtime.folder_lock import LOCK_FILE, FolderInUseError, FolderLock
 from pipecd_runtime.private_folder import UnsafeFolderError
 
@@ -108,9 +109,7 @@ class QuickstartFolder:
             ) from None
 
     def remember(self, memory: SavedState) -> None:
-        fresh = self._marker.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(memory), indent=2) + "\n")
-        fresh.replace(self._marker)
+        write_atomically(self._marker, (json.dumps(asdict(memory), indent=2) + "\n").encode())
 
     @property
     def _marker(self) -> Path:
@@ -118,7 +117,7 @@ class QuickstartFolder:
 
     def _has_foreign_entries(self) -> bool:
         return self.root.exists() and any(
-            entry.name not in {LOCK_FILE, f"{Path(MARKER).stem}.new"}
+            entry.name not in {LOCK_FILE, f"{MARKER}.new"}
             for entry in self.root.iterdir()
         )
 

@@ -125,7 +125,7 @@ class CallAuthenticator:
         hashes = [each.hash for each in piped.keys] if piped else []
         who = "" if again else f"{piped_id}\n{network(peer)}"
         if piped is None or not await self._any_matches(key, hashes, who):
-            log.info("door.piped_refused", piped_id=piped_id[:64])
+            log.info("authenticator.piped_refused", piped_id=piped_id[:64])
             raise UnauthenticatedError(
                 "unknown piped or wrong piped key",
                 hint="check projectID, pipedID and the key in the piped config",

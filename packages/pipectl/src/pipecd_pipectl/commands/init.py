@@ -19,6 +19,7 @@ from pipecd_pipectl.appfile import (
 from pipecd_pipectl.documents import is_application_file
 from pipecd_pipectl.options import DURATION
 from pipecd_pipectl.output import echo
+from pipecd_runtime.files import write_atomically
 
 FILE_NAME: Final = "app.pipecd.yaml"
 QUICK, PIPELINE = "quick", "pipeline"
@@ -210,9 +211,7 @@ def _write(file: Path, text: str, *, force: bool) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if force:
-            written = file.with_name(f".{file.name}.new")
-            written.write_text(text)
-            written.replace(file)
+            write_atomically(file, text.encode())
             return
         # Created only if it is not there at this very moment.
         with file.open("x") as opened:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import click
 
 from pipecd_model.errors import ConfigError, add_hint
 from pipecd_pipectl.output import echo
+from pipecd_runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from pipecd_model.migrate import Rewritten
@@ -120,7 +122,6 @@ def _show(path: Path, old: str, new: str) -> None:
 def _write(path: Path, old: str, new: str) -> None:
     """Replaces a file atomically, and keeps the old one with the suffix `.old`."""
     path.with_name(f"{path.name}.old").write_text(old)
-    written = path.with_name(f".{path.name}.new")
-    written.write_text(new)
-    written.chmod(path.stat().st_mode)
-    written.replace(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    write_atomically(path, new.encode(), mode=mode)
+    path.chmod(mode)  # without what the umask took from it

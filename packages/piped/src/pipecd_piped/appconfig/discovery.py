@@ -221,7 +221,7 @@ def _can_be_taken(info: ApplicationInfo) -> bool:
     violation = validation.check(info)
     if violation is not None:
         log.warning(
-            "application.not_told",
+            "application.not_delivered",
             repository=info.repo_id,
             path=info.path,
             file=info.config_filename,

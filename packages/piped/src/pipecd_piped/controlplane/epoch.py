@@ -49,4 +49,4 @@ def write_epoch(file: Path, epoch: int) -> None:
     try:
         write_atomically(file, f"{epoch}\n".encode())
     except OSError as error:
-        log.warning("lease.not_kept", file=str(file), reason=error.strerror)
+        log.warning("lease.not_saved", file=str(file), reason=error.strerror)

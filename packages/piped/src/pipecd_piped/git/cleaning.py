@@ -14,6 +14,7 @@ from typing import Final
 
 from pipecd_model.gitnames import BranchName
 from pipecd_piped.git.folder import remove
+from pipecd_runtime.files import write_atomically
 
 _OURS: Final = frozenset({"HEAD", "config", "objects", "packed-refs", "refs"})
 _ALTERNATES: Final = ("alternates", "http-alternates")
@@ -31,7 +32,7 @@ _SHA256_SETTINGS: Final = (
 def write_settings(folder: Path, *, object_format: str) -> None:
     """Write the settings of a mirror, replacing what git put there."""
     text = _SHA256_SETTINGS if object_format == "sha256" else _SHA1_SETTINGS
-    _replace(folder / "config", text.encode())
+    write_atomically(folder / "config", text.encode())
 
 
 def clean_mirror(folder: Path, branch: BranchName) -> list[str]:
@@ -49,7 +50,7 @@ def clean_mirror(folder: Path, branch: BranchName) -> list[str]:
     head = folder / "HEAD"
     wanted = f"ref: {branch.ref}\n".encode()
     if head.is_file() and head.read_bytes() != wanted:
-        _replace(head, wanted)
+        write_atomically(head, wanted)
     return cleaned
 
 
@@ -95,7 +96,7 @@ def _pack_only(file: Path, ref: bytes) -> bool:
     kept = [line for line in lines if line.startswith(b"#") or line.rstrip().endswith(b" " + ref)]
     if len(kept) == len(lines):
         return False
-    _replace(file, b"".join(kept))
+    write_atomically(file, b"".join(kept))
     return True
 
 
@@ -108,9 +109,3 @@ def _restore_settings(file: Path) -> bool:
     is_sha256 = re.search(rb"(?im)^\s*objectformat\s*=\s*\"?sha256\"?\s*$", found)
     write_settings(file.parent, object_format="sha256" if is_sha256 else "sha1")
     return True
-
-
-def _replace(file: Path, data: bytes) -> None:
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.write_bytes(data)
-    fresh.replace(file)

@@ -72,7 +72,7 @@ class PluginStateReporter:
             except UnknownRpcError:
                 await asyncio.Event().wait()
             except PipecdError as error:
-                log.warning("plugin.state_not_told", reason=str(error))
+                log.warning("plugin.state_not_delivered", reason=str(error))
 
     def _state(self, plugin: Plugin) -> push.PluginState:
         seen = self._seen.get(plugin.name) or _SeenPhase(since=self._clock())

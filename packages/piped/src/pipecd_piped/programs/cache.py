@@ -21,6 +21,7 @@ import msgspec
 
 from pipecd_piped.programs.errors import ProgramError
 from pipecd_piped.programs.source import ProgramSource
+from pipecd_runtime.files import write_atomically
 
 KEPT_VERSIONS: Final = 3
 """The number of versions that are kept."""
@@ -96,9 +97,7 @@ class Cache:
         return record, kept
 
     def _write(self, record: SourceRecord) -> None:
-        new = self._record.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(record))
-        new.replace(self._record)
+        write_atomically(self._record, msgspec.json.encode(record))
 
     def _remove_old_versions(self, current: str) -> None:
         """Remove the least recently used versions beyond `KEPT_VERSIONS`."""

@@ -61,7 +61,7 @@ class OrphanReaper:
         try:
             await self._end(lambda _: True)
         except StuckError as error:
-            log.error("plugin.leftover_stuck", processes=str(error))  # noqa: TRY400
+            log.error("plugin.orphans_stuck", processes=str(error))  # noqa: TRY400
 
     async def end(self, plugin: str, *, others: Collection[str]) -> None:
         """End the orphans of earlier processes of a plugin, before the next process starts.
@@ -93,7 +93,7 @@ class OrphanReaper:
         count = await end_orphans(search)
         if count:
             plugins = sorted({it.plugin for it in records.values()})
-            log.warning("plugin.leftover_ended", plugins=plugins, processes=count)
+            log.warning("plugin.orphans_ended", plugins=plugins, processes=count)
         for file in records:
             with suppress(OSError):
                 file.unlink()

@@ -55,7 +55,7 @@ class PipedMeta:
         try:
             await self._report()
         except PipecdError as error:
-            log.warning("piped.meta_not_told", reason=str(error))
+            log.warning("piped.meta_not_delivered", reason=str(error))
         await asyncio.Event().wait()
 
     async def _report(self) -> pb.ReportPipedMetaResponse:
@@ -103,5 +103,5 @@ class Stats:
                     pb.ReportStatRequest(piped_stats=self._metrics().encode()),
                 )
             except PipecdError as error:
-                log.debug("piped.stat_not_told", reason=str(error))
+                log.debug("piped.stat_not_delivered", reason=str(error))
             await asyncio.sleep(STAT_INTERVAL_SECONDS)

@@ -272,7 +272,7 @@ class SpooledStageLogs:
         try:
             await self._pass_on(key, kind, payload)
         except (UnavailableError, UnauthenticatedError) as error:
-            log.debug("stage_log.not_taken", **key._asdict(), reason=str(error))
+            log.debug("stage_log.not_delivered", **key._asdict(), reason=str(error))
             return False
         except StateError as refused:
             # The log is closed: a resumed plugin repeats lines that are stored already.

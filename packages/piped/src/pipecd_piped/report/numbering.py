@@ -100,7 +100,7 @@ class LineNumbers:
             new.replace(file)
         except OSError as error:
             # The clock alone gives higher numbers too, unless it is set back.
-            log.warning("stage_log.numbers_not_kept", deployment=deployment_id, reason=str(error))
+            log.warning("stage_log.numbers_not_saved", deployment=deployment_id, reason=str(error))
 
     @staticmethod
     def _file(folder: Path, deployment_id: str) -> Path:

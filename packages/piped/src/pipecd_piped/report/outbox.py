@@ -285,7 +285,7 @@ class Outbox:
                 await self._deliver(method, request)
         except UnauthenticatedError as error:
             # The piped key is refused, not the report.
-            log.warning("report.not_heard", lane=name, method=method, reason=str(error))
+            log.warning("report.not_delivered", lane=name, method=method, reason=str(error))
             return False
         except PipecdError as error:
             log.error("report.refused", lane=name, method=method, reason=str(error))  # noqa: TRY400 - raised on purpose

@@ -53,7 +53,7 @@ class QueueReporter:
                 except UnknownRpcError:
                     await asyncio.Event().wait()
                 except PipecdError as error:
-                    log.warning("queue.not_told", reason=str(error))
+                    log.warning("queue.not_delivered", reason=str(error))
                 told = request
                 await asyncio.sleep(PAUSE_SECONDS + PAUSE_EACH_SECONDS * len(request.queued))
             await self._changed.wait()

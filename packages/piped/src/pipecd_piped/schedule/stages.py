@@ -192,7 +192,7 @@ class StageRunner:
                 async with asyncio.timeout(END_LIMIT_SECONDS):
                     await self._execute(stage, Asked(), files=False)
             except (PipecdError, StopRequestedError, TimeoutError) as error:
-                log.warning("stage.end_not_told", stage=stage.name, reason=str(error))
+                log.warning("stage.end_not_delivered", stage=stage.name, reason=str(error))
             except Exception:  # noqa: BLE001 - one of the doors: the stage has its outcome already
                 log.bug("stage.bug", stage=stage.name)
         await scripts.end(deployment_id, only=stage.id)

@@ -261,7 +261,7 @@ class SourceProvider:
     async def _put_away(self, pool: WorktreePool, tree: Worktree) -> None:
         try:
             if await self._is_in_use(tree):
-                log.info("tree.in_use", folder=str(tree.folder))
+                log.info("worktree.in_use", folder=str(tree.folder))
                 pool.forget(tree)
                 return
             await run_in_thread(tree.remove_opened)
@@ -270,7 +270,7 @@ class SourceProvider:
                 async with self._checkouts[tree.repository.id]:
                     await tree.checkout(tree.commit)
         except (PipecdError, OSError) as error:
-            log.warning("tree.not_cleaned", folder=str(tree.folder), reason=str(error))
+            log.warning("worktree.not_cleaned", folder=str(tree.folder), reason=str(error))
             pool.forget(tree)
             await tree.discard()
             self._with_secrets.discard(tree)

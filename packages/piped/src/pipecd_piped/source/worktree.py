@@ -56,7 +56,7 @@ class Worktree:
             raise
         except (GitError, OSError) as error:
             # The last user left something that git cannot undo: recreate the worktree.
-            log.warning("tree.made_anew", folder=str(self.folder), reason=str(error))
+            log.warning("worktree.made_anew", folder=str(self.folder), reason=str(error))
             await self._recreate(commit)
         self._untouched = await run_in_thread(fingerprint, self.path)
         self.commit = commit
@@ -200,7 +200,7 @@ def delete_worktree(folder: Path) -> None:
     try:
         remove(folder)
     except OSError as error:
-        log.warning("tree.not_deleted", folder=str(folder), reason=str(error))
+        log.warning("worktree.not_deleted", folder=str(folder), reason=str(error))
 
 
 def delete_orphans(folder: Path) -> set[Path]:
@@ -210,7 +210,7 @@ def delete_orphans(folder: Path) -> set[Path]:
     for each in (*(trees - kept), *_others(folder)):
         delete_worktree(each)
     for tree in kept:
-        log.info("tree.in_use", folder=str(tree))
+        log.info("worktree.in_use", folder=str(tree))
     return kept
 
 
