@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 NOTES: Final = Path(".pytest_cache", "v")
 """Where pytest notes what it is told, in the folder that it runs in."""
@@ -26,16 +26,30 @@ MOST: Final = 3
 """Tests that may fail in a run for them to be run again."""
 
 
-def find_other_reason(notes: Path = NOTES) -> str:
-    """Returns why the last run failed beside its tests; empty when that was all."""
+class Outcome(TypedDict):
+    """How the last run ended, as the tests note it."""
+
+    status: int
+    left: list[str]
+    options: list[str]
+    """Those that a test needs to be run as it was."""
+
+
+def read_outcome(notes: Path = NOTES) -> Outcome | None:
+    """Returns how the last run ended, None when there was none."""
     try:
-        noted = json.loads((notes / "pipecd" / "outcome").read_text())
+        noted: Outcome = json.loads((notes / "pipecd" / "outcome").read_text())
     except FileNotFoundError:
-        return "there was no run"
-    if noted["left"]:
+        return None
+    return noted
+
+
+def find_other_reason(outcome: Outcome) -> str:
+    """Returns why a run failed beside its tests; empty when that was all."""
+    if outcome["left"]:
         return "the tests have left something behind"
-    if noted["status"] != TESTS_FAILED:
-        return f"it ended with status {noted['status']}"
+    if outcome["status"] != TESTS_FAILED:
+        return f"it ended with status {outcome['status']}"
     return ""
 
 
@@ -50,7 +64,9 @@ def read_failed(notes: Path = NOTES) -> list[str]:
 
 
 def main(options: list[str]) -> int:
-    if reason := find_other_reason():
+    outcome = read_outcome()
+    reason = "there was no run" if outcome is None else find_other_reason(outcome)
+    if outcome is None or reason:
         print(f"rerun: the run failed not for its tests alone: {reason}")
         return 1
     failed = read_failed()
@@ -61,7 +77,7 @@ def main(options: list[str]) -> int:
         print(f"rerun: {len(failed)} tests failed; more than {MOST} are not run again")
         return 1
     print(f"rerun: {len(failed)} failed; each runs once more, alone", flush=True)
-    again = [sys.executable, "-m", "pytest", *options, *failed]
+    again = [sys.executable, "-m", "pytest", *outcome["options"], *options, *failed]
     status = subprocess.run(again, check=False).returncode
     if status == 0:
         for name in failed:

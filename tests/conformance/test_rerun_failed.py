@@ -35,6 +35,14 @@ def pytest_sessionfinish(session):
         run_outcome.note_end(session, {left})
 """
 
+INI = """
+[pytest]
+markers =
+    xdist_group
+    slow
+addopts = -m "not slow"
+"""
+
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -49,13 +57,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_suite(folder: Path, *files: str, left: tuple[str, ...] = ()) -> None:
+def run_suite(
+    folder: Path, *files: str, left: tuple[str, ...] = (), options: tuple[str, ...] = ()
+) -> None:
     """Runs a suite of these files, in which at least one test fails."""
     (folder / "conftest.py").write_text(CONFTEST.format(left=left))
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n")
+    (folder / "pytest.ini").write_text(INI)
     for number, text in enumerate(files):
         (folder / f"test_{number}.py").write_text(text)
-    assert run(folder, "-m", "pytest", "-n", "1", "--dist", "loadgroup").returncode == 1
+    assert run(folder, "-m", "pytest", "-n", "1", "--dist", "loadgroup", *options).returncode == 1
 
 
 def test_one_that_passes_alone_is_named_and_does_not_fail_the_run(tmp_path: Path) -> None:
@@ -74,6 +84,17 @@ def test_one_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     done = run(tmp_path, str(RERUN))
 
     assert done.returncode == 1
+    assert "UNSTEADY" not in done.stdout
+
+
+def test_those_that_are_only_run_by_an_option_are_run_again_by_it(tmp_path: Path) -> None:
+    slow = f"import pytest\n\n@pytest.mark.slow\n{BROKEN}"
+    run_suite(tmp_path, UNSTEADY, slow, options=("-m", "slow or not slow"))
+
+    done = run(tmp_path, str(RERUN))
+
+    assert done.returncode == 1
+    assert "1 failed, 1 passed" in done.stdout
     assert "UNSTEADY" not in done.stdout
 
 

@@ -24,5 +24,13 @@ def note_end(session: pytest.Session, left: Sequence[str]) -> None:
 
 
 def _note(config: pytest.Config, status: int, left: Sequence[str]) -> None:
-    if config.cache is not None:
-        config.cache.set(NAME, {"status": int(status), "left": list(left)})
+    cache = getattr(config, "cache", None)  # missing with `-p no:cacheprovider`
+    if cache is not None:
+        noted = {"status": int(status), "left": list(left), "options": _list_options(config)}
+        cache.set(NAME, noted)
+
+
+def _list_options(config: pytest.Config) -> list[str]:
+    """Returns the options without which a test that is named would not be run, or be another."""
+    chosen = {"-m": config.option.markexpr, "--store": getattr(config.option, "store", None)}
+    return [part for name, value in chosen.items() if value for part in (name, value)]
