@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pipecd_model.config import DeployTargetConfig, PluginConfig
+from pipecd_model.errors import PluginError
 from pipecd_piped.livestate.reader import LiveStateReader
 from pipecd_wire.model.application_pb2 import Application, ApplicationDeploymentReference
 from pipecd_wire.model.common_pb2 import ApplicationGitPath
@@ -21,6 +22,7 @@ class Plugin:
         self.name = name
         self.restarts = 0
         self.asked: list[list[str]] = []
+        self.failure: PluginError | None = None
 
     async def wait_ready(self, limit: float, /) -> None:
         pass
@@ -30,6 +32,8 @@ class Plugin:
     ) -> GetLivestateResponse:
         if request.deploy_targets:
             self.asked.append(list(request.deploy_targets))
+            if self.failure is not None:
+                raise self.failure
         return GetLivestateResponse()
 
 
@@ -44,6 +48,8 @@ class Sources:
             application_config_filename="app.pipecd.yaml",
         )
         self.read_commits: list[str] = []
+        self.ends: list[bool] = []
+        """Whether a block has ended without an error."""
 
     async def read(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
@@ -55,7 +61,12 @@ class Sources:
     async def open(
         self, git_path: ApplicationGitPath, commit: str, *, config_filename: str
     ) -> AsyncIterator[DeploymentSource]:
-        yield self.source
+        try:
+            yield self.source
+        except BaseException:
+            self.ends.append(False)
+            raise
+        self.ends.append(True)
 
     def reserve(self, git_path: ApplicationGitPath, commits: Sequence[str]) -> Any:
         raise AssertionError("nobody compares commits")
@@ -104,3 +115,21 @@ async def test_the_file_of_a_commit_is_read_once_and_that_of_the_next_again() ->
 
     assert sources.read_commits == ["one", "two"]
     assert plugin.asked == [["here"]] * 3
+
+
+async def test_what_a_plugin_that_does_not_answer_was_given_is_not_given_to_the_next() -> None:
+    """It may still work there; the failure is a reason of the live state all the same."""
+    application = Application(id="a1", name="web")
+    sources, plugin = Sources({"k8s": ["here"]}), Plugin("k8s")
+    reader = make_reader(sources, plugin)
+    plugin.failure = PluginError("no answer within a minute")
+
+    view = await reader.view(application, ApplicationDeploymentReference())
+
+    assert view is not None
+    assert "no answer within a minute" in view.sync.short_reason + view.sync.reason
+    assert sources.ends == [False]
+
+    plugin.failure = None
+    assert await reader.view(application, ApplicationDeploymentReference()) is not None
+    assert sources.ends == [False, True]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipecd_model.errors import SourceError
+from pipecd_model.errors import PluginError, SourceError
 from pipecd_piped.git import NoCommitError, Repository
 from pipecd_piped.source import Preparation, SharedSources, SourceProvider
 from pipecd_piped.source.shared import MOST_IDLE
@@ -267,4 +267,32 @@ async def test_a_reader_that_is_cancelled_leaves_the_others_their_worktree(site:
             reader.cancel()
             await asyncio.wait([reader])
             assert (Path(source.application_directory) / "app.pipecd.yaml").exists()
-    assert site.sources.cleaning == 0
+    await site.wait_at_rest()
+
+
+async def test_nobody_gets_the_worktree_of_a_reader_whose_tool_still_works_in_it(
+    site: Site,
+) -> None:
+    """A plugin that does not answer in time may end its tool later, or never."""
+    shared = keep_long(site)
+
+    async def read_with_tool() -> None:
+        async with shared.open(WEB, site.commit) as source:
+            folder = source.application_directory
+            tools.append(await asyncio.create_subprocess_exec("sleep", "300", cwd=folder))
+            folders.append(folder)
+            raise PluginError("no answer within a minute")
+
+    tools: list[asyncio.subprocess.Process] = []
+    folders: list[str] = []
+    try:
+        with pytest.raises(PluginError):
+            await read_with_tool()
+        for _ in range(3):
+            async with shared.open(SHOP, site.commit) as source:
+                assert Path(source.application_directory).parent != Path(folders[0]).parent
+    finally:
+        for tool in tools:
+            tool.kill()
+            await tool.wait()
+        await site.wait_at_rest()

@@ -43,6 +43,15 @@ class LivePlugin(Protocol):
         """Returns the live state; None from a plugin that does not implement it."""
 
 
+class _PluginsFailedError(Exception):
+    """Plugins did not answer, in time or at all: what they run may still use their source."""
+
+    def __init__(self, view: LiveStateView) -> None:
+        super().__init__("plugins failed")
+        self.view = view
+        """What is known without them."""
+
+
 class LiveStateReader:
     """Reads the live state of an application from its plugins."""
 
@@ -102,6 +111,8 @@ class LiveStateReader:
                 application.git_path, deployed.trigger.commit.hash, config_filename=filename
             ) as source:
                 return await self._ask(application, source, targets)
+        except _PluginsFailedError as failed:
+            return failed.view
         except ConfigError as error:
             # The commit was deployed before: not its file is wrong, but e.g. a key was lost.
             raise SourceError(str(error)) from None
@@ -125,6 +136,7 @@ class LiveStateReader:
     async def _ask(
         self, application: Application, source: DeploymentSource, targets: Mapping[str, list[str]]
     ) -> LiveStateView:
+        """Returns what all plugins say. Raises _PluginsFailedError when some do not answer."""
         answers: dict[str, GetLivestateResponse] = {}
         failures: dict[str, str] = {}
 
@@ -147,7 +159,10 @@ class LiveStateReader:
         async with asyncio.TaskGroup() as tasks:
             for name in targets:
                 tasks.create_task(ask(name))
-        return merge(answers, failures)
+        view = merge(answers, failures)
+        if failures:
+            raise _PluginsFailedError(view)
+        return view
 
     async def _offers_it(self, plugin: LivePlugin) -> bool:
         """Returns whether a plugin implements live states; asked once per process.

@@ -97,7 +97,8 @@ class OpenSources(Protocol):
 class ReadSources(OpenSources, Protocol):
     """Reads and checks out the commits that plugins look at.
 
-    No two readers have a worktree at once, but one may find what the reader before has written.
+    No two readers have a worktree at once, but one may find what the reader before has written. A
+    block that ends with an error leaves its worktree to nobody: something may still work in it.
     """
 
     async def read(

@@ -8,6 +8,7 @@ some seconds after its last reader, and never for long: a plugin may have writte
 Two readers never have the same worktree at once: tools write beside what they read, such as the
 workspace that Terraform has selected or the charts that helm fetches, and would meet there.
 Whoever waits for a worktree gets one that nobody reads.
+A reader that fails, or whose plugin does, leaves its block by an error: its worktree is given back.
 
 An application with secrets or attachments in its files has a worktree of its own: what is opened
 for one is not shown to the plugins of another.
@@ -99,8 +100,11 @@ class SharedSources:
             kept = _KeptWorktree(tree, self._now())
         try:
             yield kept
-        finally:
-            self._end_reading(kept)
+        except BaseException:
+            # A tool of the reader may still work in it, which is seen when it is taken back.
+            self._sources.give_back(kept.tree)
+            raise
+        self._end_reading(kept)
 
     def _take_idle(self, repository_id: str, commit: str) -> "_KeptWorktree | None":
         for kept in reversed(self._idle):
