@@ -4,6 +4,8 @@
 from typing import Any
 
 import pytest
+from pipecd_plugin_ecs.provider import model
+from pipecd_plugin_ecs.stages.steps import force_where_needed
 
 from pipecd_sdk import StageStatus
 from pipecd_test_support.aws.ecs_lab import EcsLab, assert_success, make_task
@@ -343,3 +345,125 @@ async def test_a_task_that_cannot_be_placed_fails_with_the_reason(lab: EcsLab) -
 
     assert result.status is StageStatus.FAILURE
     assert "no subnet" in result.reason
+
+
+async def test_a_rollback_gives_back_fields_that_only_the_failed_commit_names(lab: EcsLab) -> None:
+    """Somebody had set them, or AWS: no commit says what they were."""
+    v1 = await lab.deploy_first(lab.make_rolling())
+    set_up = {"maximumPercent": 150, "minimumHealthyPercent": 50}
+    lab.aws.ecs.update_service(
+        cluster=lab.cluster, service="web", deploymentConfiguration=set_up, propagateTags="SERVICE"
+    )
+    given = lab.make_rolling(
+        deploymentConfiguration={"maximumPercent": 200, "minimumHealthyPercent": 0},
+        propagateTags="NONE",
+    )
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    sent = read_last_update(lab)
+    assert sent["propagateTags"] == "SERVICE"
+    assert set_up.items() <= sent["deploymentConfiguration"].items()
+
+
+async def test_a_rollback_of_task_sets_gives_back_fields_too(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(lab.make_service())
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", propagateTags="SERVICE")
+    given = lab.make_service(propagateTags="NONE")
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert read_last_update(lab)["propagateTags"] == "SERVICE"
+
+
+async def test_a_field_that_the_earlier_commit_names_is_as_it_says(lab: EcsLab) -> None:
+    v1 = await lab.deploy_first(lab.make_rolling(propagateTags="TASK_DEFINITION"))
+    lab.aws.ecs.update_service(cluster=lab.cluster, service="web", propagateTags="NONE")
+    given = lab.make_rolling(propagateTags="SERVICE")
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert read_last_update(lab)["propagateTags"] == "TASK_DEFINITION"
+
+
+async def test_a_field_that_the_service_never_had_is_named_after_the_rest_is_done(
+    lab: EcsLab,
+) -> None:
+    v1 = await lab.deploy_first(lab.make_rolling())
+    given = lab.make_rolling(count=6, healthCheckGracePeriodSeconds=9)
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), given), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    result = await harness.run("ECS_ROLLBACK")
+
+    assert result.status is StageStatus.FAILURE
+    assert "but healthCheckGracePeriodSeconds stay as the failed commit has them" in result.reason
+    assert lab.read_image(lab.read_service()["taskDefinition"]) == "web:v1"
+    assert lab.read_service()["desiredCount"] == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_forced"),
+    [
+        ([{"capacityProvider": "FARGATE", "weight": 1, "base": 0}], False),
+        ([{"capacityProvider": "FARGATE", "weight": 1}], False),
+        ([{"capacityProvider": "FARGATE_SPOT", "weight": 1}], True),
+        ([{"capacityProvider": "FARGATE", "weight": 2}], True),
+    ],
+)
+def test_only_another_capacity_provider_strategy_is_a_new_deployment(
+    wanted: list[dict[str, Any]], is_forced: bool
+) -> None:
+    """Its defaults may be written or not. The server of the other tests keeps no strategy."""
+    there = [{"capacityProvider": "FARGATE", "weight": 1, "base": 0}]
+    service = model.read_service({"serviceName": "web", "capacityProviderStrategy": there})
+
+    changes = force_where_needed(service, {"capacityProviderStrategy": wanted})
+
+    assert changes.get("forceNewDeployment", False) is is_forced
+    assert changes["capacityProviderStrategy"] == wanted
+
+
+async def test_another_capacity_provider_strategy_is_a_new_deployment_both_ways(
+    lab: EcsLab,
+) -> None:
+    """AWS takes it only as one."""
+
+    def spread(provider: str, **more: int) -> Any:
+        given = lab.make_rolling(capacityProviderStrategy=[{"capacityProvider": provider, **more}])
+        given.pop("launchType", None)
+        return given
+
+    v1 = await lab.deploy_first(spread("FARGATE", weight=1))
+    other = lab.write("v2", make_task("web:v2"), spread("FARGATE_SPOT", weight=1))
+    harness = lab.open("second", other, v1)
+    assert_success(await harness.run("ECS_SYNC"))
+    assert read_last_update(lab)["forceNewDeployment"] is True
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    sent = read_last_update(lab)
+    assert sent["forceNewDeployment"] is True
+    assert sent["capacityProviderStrategy"][0]["capacityProvider"] == "FARGATE"
+
+
+async def test_a_service_without_tags_has_none_after_a_rollback_without_definitions(
+    lab: EcsLab,
+) -> None:
+    v1 = await lab.deploy_first(lab.make_rolling())
+    arn = lab.read_service()["serviceArn"]
+    there = [each["key"] for each in lab.read_service()["tags"]]
+    lab.aws.ecs.untag_resource(resourceArn=arn, tagKeys=there)
+    (v1 / "servicedef.json").write_text("{")
+    harness = lab.open("second", lab.write("v2", make_task("web:v2"), lab.make_rolling()), v1)
+    assert_success(await harness.run("ECS_SYNC"))
+
+    assert_success(await harness.run("ECS_ROLLBACK"))
+
+    assert lab.read_service().get("tags", []) == []

@@ -117,8 +117,7 @@ class QuickstartFolder:
 
     def _has_foreign_entries(self) -> bool:
         return self.root.exists() and any(
-            entry.name not in {LOCK_FILE, f"{MARKER}.new"}
-            for entry in self.root.iterdir()
+            entry.name not in {LOCK_FILE, f"{MARKER}.new"} for entry in self.root.iterdir()
         )
 
     def _refuse_orphans(self) -> None:

@@ -22,6 +22,7 @@ from pipecd_plugin_ecs.stages.steps import (
     ROLLBACK_VARIANT,
     delete_variants,
     find_original,
+    force_where_needed,
     make_task_set,
     return_primary,
 )
@@ -62,16 +63,15 @@ async def restore_recorded(run: ServiceRun, before: Before, keep: set[str]) -> N
 async def _restore_fields(
     run: ServiceRun, before: Before, service: Service, **changes: Any
 ) -> None:
-    known = {key: value for key, value in (before.fields or {}).items() if value is not None}
     is_rolling = service.controller != EXTERNAL
     had = {**before.lists, **before.cleared}
     lists = {k: v for k, v in had.items() if is_rolling or k in EXTERNAL_UPDATES}
     # A revision that was registered anew counts before the one that the service had.
-    changes = {**lists, **known, **changes}
+    changes = {**lists, **before.known_fields, **changes}
     if service.has_count:
         changes["desiredCount"] = before.desired
-    await run.client.update_service(service.name, changes)
-    if before.tags:
+    await run.client.update_service(service.name, force_where_needed(service, changes))
+    if before.fields is not None:
         await run.client.set_tags(service.arn, before.tags)
     run.log.info("the service %s has the fields that it had", service.name)
 

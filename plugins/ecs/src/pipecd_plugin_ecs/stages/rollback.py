@@ -9,7 +9,13 @@ from pipecd_plugin_ecs.provider.ecs import EcsClient
 from pipecd_plugin_ecs.provider.model import ACTIVE, Service
 from pipecd_plugin_ecs.stages.recorded import restore_recorded
 from pipecd_plugin_ecs.stages.rolling import roll_out_service
-from pipecd_plugin_ecs.stages.run import Before, ServiceRun, find_primary_group, recall_before
+from pipecd_plugin_ecs.stages.run import (
+    Before,
+    ServiceRun,
+    find_primary_group,
+    read_service_field,
+    recall_before,
+)
 from pipecd_plugin_ecs.stages.steps import (
     CANARY_VARIANT,
     PRIMARY_VARIANT,
@@ -76,6 +82,26 @@ async def _restore_read(
         await _restore_task_sets(run, running, before, keep)
     if moved is not None and moved.service.controller != EXTERNAL:
         await _stop_moved(run, before, moved)
+    if moved is None and before.exists:
+        await _refuse_lasting(run, running or run.definitions, before)
+
+
+async def _refuse_lasting(run: ServiceRun, definitions: Definitions, before: Before) -> None:
+    """Raises StageFailedError for fields that have come with the failed commit, and stay."""
+    service = await run.client.find_service(before.service)
+    named = (await run.client.fit("UpdateService", definitions.service or {}))[0]
+    lasting = sorted(
+        key
+        for key, value in (before.fields or {}).items()
+        if value is None and key not in named and service is not None
+        if read_service_field(service, key) is not None
+    )
+    if lasting:
+        raise StageFailedError(
+            f"the service {before.service} runs what ran before the deployment, but"
+            f" {', '.join(lasting)} stay as the failed commit has them",
+            hint="AWS has no way back to none: name them in the service definition",
+        )
 
 
 async def _restore_unread(run: ServiceRun, before: Before, keep: set[str], unreadable: str) -> None:
@@ -104,6 +130,7 @@ async def _restore_rolling(run: ServiceRun, running: Definitions | None, before:
         definitions,
         task_definition=await _find_task_definition(run, definitions, before if is_same else None),
         count=before.desired if is_same else definitions.desired_count,
+        had=before.known_fields if is_same else None,
     )
 
 
@@ -113,7 +140,10 @@ async def _restore_task_sets(
     definitions = running or run.definitions
     is_same = before.exists and before.is_of(run)
     service = await apply_service(
-        run, definitions, count=before.desired if is_same else definitions.desired_count
+        run,
+        definitions,
+        count=before.desired if is_same else definitions.desired_count,
+        had=before.known_fields if is_same else None,
     )
     primary = await find_original(run, before) if is_same else None
     if primary is None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services with AWS's own rolling updates: the controller `ECS`."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pipecd_aws.account import SETTLE_TIME
 from pipecd_plugin_ecs.definition import EXTERNAL, Definitions
 from pipecd_plugin_ecs.stages.run import ServiceRun, find_primary_group
@@ -11,17 +14,22 @@ from pipecd_sdk.kit.manifests import find_field
 
 
 async def roll_out_service(
-    run: ServiceRun, definitions: Definitions, *, task_definition: str, count: int | None
+    run: ServiceRun,
+    definitions: Definitions,
+    *,
+    task_definition: str,
+    count: int | None,
+    had: Mapping[str, Any] | None = None,
 ) -> None:
     """Brings a rolling service to a task definition and waits until AWS has replaced all tasks.
 
-    Raises StageFailedError.
+    `had` as in `apply_service`. Raises StageFailedError.
     """
-    more: dict[str, object] = {"taskDefinition": task_definition}
+    more: dict[str, Any] = {"taskDefinition": task_definition}
     group = find_primary_group(definitions)
     if group is not None and find_field(definitions.service or {}, "loadBalancers") is None:
         more["loadBalancers"] = [describe_group(run, group)]
-    await apply_service(run, definitions, count=count, **more)
+    await apply_service(run, definitions, count=count, had=had, **more)
     await wait_rolled_out(run, definitions.service_name, task_definition)
 
 

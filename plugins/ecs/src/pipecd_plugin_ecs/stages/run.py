@@ -152,6 +152,11 @@ class Before:
     task_set: Mapping[str, Any] = field(default_factory=dict)
     """How the primary task set was made: its fields and tags."""
 
+    @property
+    def known_fields(self) -> dict[str, Any]:
+        """Those of the other fields that the service had."""
+        return {key: value for key, value in (self.fields or {}).items() if value is not None}
+
     def is_of(self, run: ServiceRun) -> bool:
         """Returns whether this is the service of a run, which may be of an earlier commit."""
         if self.service != run.service_name:
@@ -214,7 +219,7 @@ async def _look(run: ServiceRun) -> Before:
         cluster=run.client.cluster,
         lists={key: service.body.get(key) or [] for key in list_named(run.definitions)},
         cleared={key: service.body.get(key) or [] for key in list_cleared(run, run.definitions)},
-        fields={key: _read_field(service, key) for key in await _list_changed(run)},
+        fields={key: read_service_field(service, key) for key in await _list_changed(run)},
         tags=service.tags,
     )
     if service.controller != EXTERNAL:
@@ -240,7 +245,7 @@ async def _list_changed(run: ServiceRun) -> list[str]:
     return [key for key in named if key in EXTERNAL_UPDATES]
 
 
-def _read_field(service: Service, key: str) -> Any:
+def read_service_field(service: Service, key: str) -> Any:
     """Returns what a service has there, None where AWS does not tell of any."""
     return (service.current_deployment if key in IN_DEPLOYMENTS else service.body).get(key)
 

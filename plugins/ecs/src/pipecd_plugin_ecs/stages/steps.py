@@ -26,6 +26,7 @@ from pipecd_sdk import StageFailedError
 CANARY_VARIANT: Final = "canary"
 PRIMARY_VARIANT: Final = "primary"
 ROLLBACK_VARIANT: Final = "rollback"
+STRATEGY: Final = "capacityProviderStrategy"
 
 
 async def register_task(run: ServiceRun, definitions: Definitions) -> str:
@@ -42,11 +43,17 @@ async def register_task(run: ServiceRun, definitions: Definitions) -> str:
 
 
 async def apply_service(
-    run: ServiceRun, definitions: Definitions, *, count: int | None, **more: Any
+    run: ServiceRun,
+    definitions: Definitions,
+    *,
+    count: int | None,
+    had: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Service:
     """Makes or changes the service of a commit; `count` None leaves the number of its tasks.
 
-    `more` are further fields, e.g. the task definition of a rolling service.
+    `more` are further fields, e.g. the task definition of a rolling service. `had` are those that
+    a service of before gets back unless the definition names them.
     """
     tags = run.make_tags(definitions)
     there = await run.client.find_service(definitions.service_name)
@@ -58,7 +65,8 @@ async def apply_service(
         run.log.info("made the service %s", service.name)
         return service
     _check_owner(run, there)
-    changes = await _make_changes(run, definitions, count, more)
+    changes = await _make_changes(run, definitions, count, had or {}, more)
+    changes = force_where_needed(there, changes)
     service = await run.client.update_service(there.name, changes) if changes else there
     await run.client.set_tags(service.arn or there.arn, tags)
     run.log.info("the service %s is as the definition says", there.name)
@@ -87,8 +95,28 @@ async def _make_creation(
     return {**fitted, "tags": write_tags(tags)}
 
 
+def force_where_needed(service: Service, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns changes that AWS takes: another capacity provider strategy needs a new deployment."""
+    wanted = changes.get(STRATEGY)
+    if wanted is None or _read_strategy(wanted) == _read_strategy(service.body.get(STRATEGY)):
+        return {**changes}
+    return {**changes, "forceNewDeployment": True}
+
+
+def _read_strategy(given: Any) -> set[tuple[str, int, int]]:
+    """Returns a capacity provider strategy whose order and defaults do not count."""
+    return {
+        (str(each.get("capacityProvider")), each.get("weight") or 0, each.get("base") or 0)
+        for each in given or ()
+    }
+
+
 async def _make_changes(
-    run: ServiceRun, definitions: Definitions, count: int | None, more: Mapping[str, Any]
+    run: ServiceRun,
+    definitions: Definitions,
+    count: int | None,
+    had: Mapping[str, Any],
+    more: Mapping[str, Any],
 ) -> dict[str, Any]:
     given = {
         key: value
@@ -96,8 +124,8 @@ async def _make_changes(
         if str(key).lower() not in NOT_UPDATED
     }
     fitted, _ = await run.client.fit("UpdateService", given)
-    cleared = await _find_cleared(run, definitions)
-    fitted = {**(await run.client.fit("UpdateService", cleared))[0], **fitted}
+    others = {**had, **await _find_cleared(run, definitions)}
+    fitted = {**(await run.client.fit("UpdateService", others))[0], **fitted}
     if definitions.controller == EXTERNAL:
         fitted = {key: value for key, value in fitted.items() if key in EXTERNAL_UPDATES}
     if count is not None:
