@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A followed log that cannot be read for a while goes on afterwards; it is tried now and then."""
 
+import asyncio
+
 from pipecd_controlplane.store.changes import Change, ChangeKind
 from pipecd_controlplane.store.stage_logs import LogKey
 from pipecd_controlplane.store.stores import Stores
@@ -23,10 +25,17 @@ class Reader:
         self.trouble: PipecdError | None = None
         self.tries = 0
         wanted = [pb.FollowedLog(deployment_id="d1", stage_id="s1", first_line=1)]
-        self.logs = FollowedLogs(kept, "ours", wanted, self._find_grant, lambda: self.now)
+        self.logs = self.follow(wanted)
+        self.is_silent = False
+
+    def follow(self, wanted: list[pb.FollowedLog], **more: float) -> FollowedLogs:
+        return FollowedLogs(self.kept, "ours", wanted, self._find_grant, lambda: self.now, **more)
 
     async def _find_grant(self) -> Grant | None:
         self.tries += 1
+        if self.is_silent:
+            self.is_silent = False
+            await asyncio.Event().wait()
         if self.trouble is not None:
             raise self.trouble
         return Grant()
@@ -106,3 +115,21 @@ async def test_a_log_that_is_refused_is_not_asked_for_again(
     assert reader.logs.find_seconds_left() is None
     reader.logs.notice([GROWN])
     assert await reader.logs.read_new() == []
+
+
+async def test_a_log_that_is_silent_delays_no_other_and_is_read_later(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    reader = await start(kept, build)
+    wanted = pb.FollowedLog(deployment_id="d1", stage_id="s1", first_line=1)
+    logs = reader.follow([wanted, wanted], read_seconds=1)
+    reader.is_silent = True  # the first that asks
+
+    [other] = await logs.read_new()
+    seconds = logs.find_seconds_left()
+    assert (other.place, len(other.blocks)) == (1, 2)
+    assert seconds is not None
+    reader.now += seconds
+    [late] = await logs.read_new()
+
+    assert (late.place, len(late.blocks)) == (0, 2)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage logs that one stream follows beside everything else: their new lines, while it may."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -13,6 +14,7 @@ from pipecd_controlplane.usecases import stage_logs
 from pipecd_controlplane.usecases.roles import Grant
 from pipecd_model.errors import NotFoundError, PipecdError, UnavailableError
 from pipecd_runtime.backoff import Backoff
+from pipecd_runtime.tasks import UnwrappedTaskGroup
 from pipecd_wire.pipecd.api import api_pb2 as pb
 
 MOST_LINES: Final = 5000
@@ -23,8 +25,10 @@ RIGHTS: Final = frozenset({ChangeKind.PROJECT, ChangeKind.SESSION, ChangeKind.LA
 
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
-"""How long a log rests that cannot be read now. A silent bucket holds a read for a while, and with
-it everything else of the stream: it is not asked all the time."""
+"""How long a log rests that cannot be read now: a silent bucket is not asked all the time."""
+
+READ_SECONDS: Final = 5.0
+"""How long all else of a stream waits for its logs: those who watch it hear nothing meanwhile."""
 
 FindGrant = Callable[[], Awaitable[Grant | None]]
 """Returns the permission of the caller, as it is now, to see deployments."""
@@ -92,12 +96,14 @@ class FollowedLogs:
         clock: Callable[[], float] = time.monotonic,
         *,
         seal_wait_seconds: float = stage_logs.SEAL_WAIT_SECONDS,
+        read_seconds: float = READ_SECONDS,
     ) -> None:
         self._stores = stores
         self._project_id = project_id
         self._find_grant = find_grant
         self._clock = clock
         self._seal_wait_seconds = seal_wait_seconds
+        self._read_seconds = read_seconds
         self._logs = [FollowedLog(place, each) for place, each in enumerate(wanted)]
 
     def notice(self, changes: Iterable[Change]) -> None:
@@ -119,26 +125,29 @@ class FollowedLogs:
     async def read_new(self) -> list[pb.NewLines]:
         """Returns what is new; of a long log only a part, and then there is more.
 
-        A log that cannot be read now is read again later, and nothing is said of it until then.
+        A log that cannot be read now, or not in time, is read again later, and nothing is said of
+        it until then. All that are due are read at once, so that one that is silent delays no
+        other.
         """
-        found = []
         now = self._clock()
-        for log in self._logs:
-            next_read = log.find_next_read(now)
-            if next_read is None or next_read > now:
-                continue
-            try:
+        due = [log for log in self._logs if log.find_next_read(now) == now]
+        async with UnwrappedTaskGroup() as tasks:
+            reads = [tasks.create_task(self._try_to_read(log)) for log in due]
+        found = [each.result() for each in reads]
+        return [each for each in found if each is not None]
+
+    async def _try_to_read(self, log: FollowedLog) -> pb.NewLines | None:
+        try:
+            async with asyncio.timeout(self._read_seconds):
                 new = await self._read(log)
-            except UnavailableError:
-                log.retry_later(self._clock())
-                continue
-            except PipecdError as error:
-                log.is_done = True
-                new = pb.NewLines(place=log.place, refusal=str(error))
-            log.note_read()
-            if new is not None:
-                found.append(new)
-        return found
+        except (UnavailableError, TimeoutError):
+            log.retry_later(self._clock())
+            return None
+        except PipecdError as error:
+            log.is_done = True
+            new = pb.NewLines(place=log.place, refusal=str(error))
+        log.note_read()
+        return new
 
     async def _read(self, log: FollowedLog) -> pb.NewLines | None:
         """Returns the next lines of a log; None when there are none.

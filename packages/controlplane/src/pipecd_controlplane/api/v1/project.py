@@ -79,7 +79,7 @@ class V1ProjectApi:
             position = history.position if known is None else known
             read_again = known is None
             keep_alive_seconds = request.keep_alive_seconds or math.inf
-            must_answer = True  # the client reads after the first one, and misses no later change
+            answer_by = -math.inf  # the client reads after the first, and misses no later change
             while True:
                 missed = history.read_since(position)
                 position, read_again = missed.position, read_again or not missed.is_whole
@@ -89,6 +89,9 @@ class V1ProjectApi:
                     read_again=read_again,
                     new_lines=await logs.read_new(),
                 )
+                # Since the last answer: a log that is tried again, or changes that are not told,
+                # end a wait early, and would keep the stream silent for ever.
+                must_answer = time.monotonic() >= answer_by
                 if must_answer or read_again or response.changes or response.new_lines:
                     yield response
                     answer_by = time.monotonic() + keep_alive_seconds
@@ -96,9 +99,6 @@ class V1ProjectApi:
                 if not logs.has_more():
                     seconds = _find_wait(answer_by - time.monotonic(), logs.find_seconds_left())
                     logs.notice(await listener.wait_changes(seconds=seconds))
-                # Since the last answer: a log that is tried again, or changes that are not told,
-                # end a wait early, and would keep the stream silent for ever.
-                must_answer = time.monotonic() >= answer_by
 
 
 def _find_wait(*seconds: float | None) -> float | None:
