@@ -297,8 +297,11 @@ async def test_a_header_that_comes_a_byte_at_a_time_is_given_up(serve: ServeBehi
         assert await end == b""
 
 
-async def test_a_client_that_has_no_room_is_refused(serve: ServeBehind) -> None:
-    """Callers that were let in are not evicted for it."""
+async def test_a_client_that_has_no_room_is_refused(
+    serve: ServeBehind, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callers that were let in are not evicted for it; the log names it, not its balancer."""
+    caplog.set_level(logging.INFO, "pipecd_controlplane.http.accept")
     limits = {"max_strangers_per_address": 1, "max_connections_per_address": 1}
     async with (
         serve(**limits) as address,
@@ -310,6 +313,9 @@ async def test_a_client_that_has_no_room_is_refused(serve: ServeBehind) -> None:
         assert (await call(stub.ReleaseHold, request, deadline=LIMIT)).command_id == ONE
         assert await exchange(front, GET, ONE) == b""
         assert (await exchange(front, GET, OTHER)).endswith(OTHER.encode())
+    [record] = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.fields["peer"] == ONE  # type: ignore[attr-defined]
 
 
 async def test_connections_that_wait_for_a_header_end_when_the_server_stops(

@@ -105,7 +105,7 @@ class Acceptor:
         connection = self._connections.admit(peer, partial(_hang_up, client))
         # The lowest free number is taken: one in the reserve means that all below are in use.
         if connection is None or client.fileno() >= self._highest_descriptor:
-            log.info("front.refused", reason="no room", peer=peer)
+            _log_no_room(peer)
             client.close()
             if connection is not None:
                 connection.leave()
@@ -136,23 +136,29 @@ class Acceptor:
 
     async def _find_client(self, client: socket.socket, connection: ClientConnection) -> bool:
         """Reads whose connection it is; closes it and returns False when it cannot be served."""
-        has_room, reason = False, ""
+        has_room = False
         deadline = connection.accepted_at + self._header_seconds
         connection.expect(deadline, partial(connection.abort, "no PROXY header in time"))
         try:
-            has_room = connection.readdress(await read_proxy_header(client))
-            reason = "" if has_room else "no room"
+            named = await read_proxy_header(client)
+            has_room = connection.readdress(named)
+            if not has_room and not connection.is_leaving:
+                _log_no_room(named or connection.peer)
         except ProxyHeaderError as error:
-            reason = f"no PROXY header: {error}"
+            if not connection.is_leaving:
+                reason = f"no PROXY header: {error}"
+                log.warning("front.refused", reason=reason, peer=connection.peer)
         except OSError:
             pass  # it has gone: a check of a balancer's, or it was ended here
         finally:
             if not has_room:
                 client.close()
-        if reason and not connection.is_leaving:
-            log.warning("front.refused", reason=reason, peer=connection.peer)
         connection.relax()
         return has_room
+
+
+def _log_no_room(peer: str) -> None:
+    log.info("front.refused", reason="no room", peer=peer)
 
 
 def _hang_up(client: socket.socket) -> None:
