@@ -133,3 +133,17 @@ async def test_a_log_that_is_silent_delays_no_other_and_is_read_later(
     [late] = await logs.read_new()
 
     assert (late.place, len(late.blocks)) == (0, 2)
+
+
+async def test_a_stream_says_once_of_a_log_without_news_that_it_is_followed(
+    kept: Stores, build: MessageBuilder
+) -> None:
+    """Whoever was refused it in the stream before knows by that."""
+    reader = await start(kept, build)
+    logs = reader.follow([pb.FollowedLog(deployment_id="d1", stage_id="s1", first_line=3)])
+
+    [first] = await logs.read_new()
+    logs.notice([GROWN])
+
+    assert (list(first.blocks), first.first_line, first.total_lines) == ([], 3, 2)
+    assert await logs.read_new() == []

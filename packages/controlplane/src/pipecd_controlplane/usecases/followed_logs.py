@@ -48,6 +48,8 @@ class FollowedLog:
         """0 until the log was read: the next one to come."""
         self.is_stale = True
         """Whether there may be something that was not read."""
+        self.is_told = False
+        """Whether something was said of it in this stream: at first also that nothing is new."""
         self.is_done = False
         self.ends_at: float | None = None
         """When it counts as complete, though nobody has sealed it: its stage is over."""
@@ -160,7 +162,7 @@ class FollowedLogs:
             raise NotFoundError(f"there is no deployment {log.key.deployment_id!r}")
         is_over = stage_logs.is_over(deployment, log.key)
         log.is_stale = False  # before it is read: what comes meanwhile makes it stale again
-        is_first = log.next_line == 0
+        is_from_end = log.next_line == 0
         found = await self._stores.log_lines.read_range(
             self._project_id,
             log.key,
@@ -169,14 +171,15 @@ class FollowedLogs:
             max_bytes=RANGE_BYTES,
         )
         log.next_line = (
-            found.state.total_lines + 1 if is_first else log.next_line + len(found.blocks)
+            found.state.total_lines + 1 if is_from_end else log.next_line + len(found.blocks)
         )
         log.is_stale = log.is_stale or log.next_line <= found.state.total_lines
         if not is_over:
             log.ends_at = None
         log.is_done = is_over and not log.is_stale and self._has_ended(log, found.state.completed)
-        if not (found.blocks or log.is_done or is_first):
+        if not (found.blocks or log.is_done) and log.is_told:
             return None
+        log.is_told = True
         return pb.NewLines(
             place=log.place,
             blocks=found.blocks,
