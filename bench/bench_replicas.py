@@ -18,7 +18,7 @@ from contextlib import aclosing
 
 import asyncpg
 import idle_agent
-from control_planes import DEADLINE_SECONDS, BenchPiped, Site, register, running_site
+from control_planes import CONNECTIONS, DEADLINE_SECONDS, BenchPiped, Site, register, running_site
 from report import Bar, info, report
 
 from pipecd_test_support.controlplane_messages import MessageBuilder
@@ -32,7 +32,6 @@ from pipecd_wire.pipedservice import service_pb2 as pipedservice
 from pipecd_wire.pipedservice.service_pb2_grpc import PipedServiceStub
 from pipecd_wire.rpc import call, stream
 
-CONNECTIONS = 8
 CALLERS = 32
 SECONDS = 5.0
 APPROVALS = 100

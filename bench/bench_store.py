@@ -25,6 +25,7 @@ from typing import Any
 
 import asyncpg
 from bare_drivers import BareDriver, BarePostgres, BareSqlite
+from control_planes import DURABLE
 from report import Bar, info, report
 from store_entities import (
     APPLICATIONS,
@@ -55,6 +56,8 @@ from pipecd_controlplane.usecases.application_search import search
 from pipecd_controlplane.usecases.bus import Bus
 from pipecd_controlplane.usecases.change_history import ChangeHistories
 from pipecd_controlplane.usecases.ownership import Agent
+from pipecd_controlplane.usecases.replicated.state import open_replicated
+from pipecd_controlplane.usecases.shared_state import ChangeBus
 from pipecd_test_support.postgres import running_postgres
 from pipecd_wire.model import deployment_pb2 as pb
 from pipecd_wire.model import insight_pb2
@@ -112,7 +115,6 @@ async def measure_lists(kept: Stores, bare: BareDriver, counts: dict[str, int]) 
     for each in list_all(kept, counts):
         await compare(each, bare)
     await measure_unpaged(kept, bare.name)
-    await measure_search(kept, bare.name)
 
 
 async def compare(measured: MeasuredList, bare: BareDriver) -> None:
@@ -155,8 +157,9 @@ async def measure_unpaged(kept: Stores, store: str) -> None:
         report(f"store.{store}: {name}, p95", find_p95(taken), "ms", FAST)
 
 
-async def measure_search(kept: Stores, store: str) -> None:
-    indexes = ApplicationIndexes(kept, ChangeHistories(Bus()))
+async def measure_search(kept: Stores, store: str, bus: ChangeBus) -> None:
+    """With the wait until all is heard that other servers have committed."""
+    indexes = ApplicationIndexes(kept, ChangeHistories(bus))
     started = time.perf_counter()
     await indexes.read(PROJECT)
     info(f"store.{store}: index of applications made", time.perf_counter() - started, "s")
@@ -262,6 +265,7 @@ async def measure(
         await measure_lists(kept, bare, counts)
         await figures(kept, bare.name)
         if isinstance(config, SqliteFolder):
+            await measure_search(kept, bare.name, Bus())
             (config.folder / "bare.db").unlink(missing_ok=True)
             await report_calls(kept, config.folder / DATABASE_FILE)
 
@@ -277,12 +281,16 @@ async def measure_sqlite(folder: Path, counts: dict[str, int]) -> None:
 
 async def measure_postgres(counts: dict[str, int]) -> None:
     async with AsyncExitStack() as opened:
-        server = opened.enter_context(running_postgres())
+        server = opened.enter_context(running_postgres(settings=DURABLE))
         name = await asyncio.to_thread(server.create_database)
         connection = await asyncpg.connect(server.url(name))
         opened.push_async_callback(connection.close)
         config = PostgresServer(url=server.url(name))
-        await measure(config, BarePostgres(connection), counts, is_filled=False)
+        bare = BarePostgres(connection)
+        await measure(config, bare, counts, is_filled=False)
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        state = await opened.enter_async_context(open_replicated(config, folder, []))
+        await measure_search(stores(state.database, lambda: NOW), bare.name, state.bus)
 
 
 async def main() -> None:
