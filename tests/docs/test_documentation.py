@@ -208,3 +208,24 @@ def test_the_pictures_are_as_they_would_be_drawn() -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def list_places() -> set[str]:
+    """Returns the files and folders of the source, each with a slash before it."""
+    homes = [ROOT / name for name in ("packages", "plugins", "console/src", "tools")]
+    found = [path for home in homes for path in (home, home.parent, *home.rglob("*"))]
+    return {f"/{path.relative_to(ROOT)}" for path in found}
+
+
+def test_every_place_of_the_map_is_there() -> None:
+    """Whoever follows a commit, or an approval, through the tree opens these."""
+    named = INLINE.findall((DOCS / "architecture.md").read_text())
+    paths = {name.rstrip("/") for name in named if re.fullmatch(r"[\w./]+(\.py|\.tsx|/\w*)", name)}
+    places = list_places()
+
+    def is_there(path: str) -> bool:
+        return any(place.endswith(f"/{path}") for place in places)
+
+    assert len(paths) > 50
+    is_built = {"pipecd_controlplane/console_dist"}
+    assert sorted(path for path in paths - is_built if not is_there(path)) == []
