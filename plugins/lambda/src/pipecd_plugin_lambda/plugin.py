@@ -44,7 +44,7 @@ from pipecd_sdk import (
 )
 from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.platforms import ManifestPlugin
-from pipecd_sdk.kit.rereads import Conclusion
+from pipecd_sdk.kit.rereads import Conclusions
 
 PERCENT_KEY: Final = "promote-percentage"
 
@@ -61,7 +61,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
     def __init__(self) -> None:
         self.accounts = AwsAccounts()
         self._observer = observing.FunctionObserver()
-        self._states: dict[tuple[str, str], Conclusion[SyncState]] = {}
+        self._states = Conclusions[tuple[str, str], SyncState]()
 
     def read_manifest(self, source: Source, target: DeployTarget | None) -> FunctionManifest:
         return read_manifest(source)
@@ -112,9 +112,12 @@ class Lambda(ManifestPlugin[FunctionManifest]):
         return observing.list_resources(await self._look(ctx, target))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        known = self._states.setdefault((ctx.application_id, target.name), Conclusion())
-        compare = partial(observing.compare_with_git, live.data, ctx.application_id)
-        return await known.draw((live.data,), compare)
+        return await self._states.draw(
+            (ctx.application_id, target.name),
+            (live.data,),
+            partial(observing.compare_with_git, live.data, ctx.application_id),
+            is_secret=live.data.manifest.hides_values,
+        )
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
