@@ -99,11 +99,12 @@ class Lambda(ManifestPlugin[FunctionManifest]):
 
     @stage("LAMBDA_ROLLBACK", rollback=True, desc="Bring function and traffic back")
     async def undo(self, ctx: StageContext) -> None:
-        noted = [
-            await FunctionLedger(ctx.deployment_metadata, each.name).read() is not None
-            for each in ctx.targets
+        notes = [
+            await FunctionLedger(ctx.deployment_metadata, each.name).read() for each in ctx.targets
         ]
-        if not any(noted):  # the manifest may be what was wrong: it is not read
+        if not any(
+            each is not None and each.has_begun for each in notes
+        ):  # the manifest may be what was wrong: it is not read
             ctx.log.success("the deployment has changed nothing")
             return
         await self._run_all(ctx, roll_back)
