@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipecd_sdk import InvalidFileError, Source
-from pipecd_sdk.kit import manifests
+from pipecd_sdk.kit import manifests, opened_files
 from pipecd_sdk.kit.manifests import ManifestFile, read_manifest_file
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -34,6 +34,7 @@ def read(folder: Path, name: str = "web.yaml", config: bytes = b"") -> ManifestF
 
 def test_the_examples_are_true() -> None:
     assert doctest.testmod(manifests).failed == 0
+    assert doctest.testmod(opened_files).failed == 0
 
 
 def test_one_object_is_read_as_yaml_and_as_json(folder: Path) -> None:
@@ -112,3 +113,39 @@ def test_a_file_with_opened_secrets_is_known_by_whatever_name(folder: Path) -> N
     found = {each.name: read(folder, each.name, config).holds_secrets for each in folder.iterdir()}
 
     assert found == {"web.yaml": True, "link.yaml": True, "other.yaml": False}
+
+
+def list_holders(folder: Path, config: str) -> set[str]:
+    """Returns which files of a folder are known to hold opened secrets."""
+    names = sorted(each.name for each in folder.iterdir())
+    return {each for each in names if read(folder, each, config.encode()).holds_secrets}
+
+
+def test_keys_are_found_in_any_case_as_piped_reads_them(folder: Path) -> None:
+    (folder / "web.yaml").write_text("password: hush")
+    (folder / "other.yaml").write_text("name: web")
+
+    for key in ("DecryptionTargets", "decryptiontargets", "DECRYPTIONTARGETS"):
+        assert list_holders(folder, f"spec: {{encryption: {{{key}: [web.yaml]}}}}") == {"web.yaml"}
+    assert list_holders(folder, "Spec: {Encryption: {decryptionTargets: [web.yaml]}}") == {
+        "web.yaml"
+    }
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        "encryption: {encryptedSecrets: {pw: CLOSED}}",
+        "encryption: {EncryptedSecrets: {pw: CLOSED}, decryptionTargets: [source.yaml]}",
+        "encryptedSecrets: {pw: CLOSED}",
+    ],
+)
+def test_a_file_that_others_are_attached_to_holds_secrets_where_there_are_any(
+    folder: Path, secrets: str
+) -> None:
+    (folder / "web.yaml").write_text("password: hush")
+    (folder / "other.yaml").write_text("name: web")
+    attachment = "attachment: {sources: {conf: source.yaml}, targets: [./web.yaml]}"
+
+    assert list_holders(folder, f"spec: {{{secrets}, {attachment}}}") == {"web.yaml"}
+    assert list_holders(folder, f"spec: {{{attachment}}}") == set(), "there are no secrets"

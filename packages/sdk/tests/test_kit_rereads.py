@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pipecd_sdk import StageFailedError
-from pipecd_sdk.kit.rereads import Conclusion, Reread
+from pipecd_sdk.kit.rereads import Conclusion, Conclusions, Reread, make_room
 from pipecd_sdk.testing import FakeClock
 
 MINUTE = timedelta(minutes=1)
@@ -31,6 +31,17 @@ class Asked:
 
     async def get(self, key: str = "commit", *, is_fresh: bool = False) -> str:
         return await self.known.get(key, self.read, clock=self.clock, is_fresh=is_fresh)
+
+
+def test_room_is_made_in_a_cache_that_is_full_and_in_no_other() -> None:
+    kept = dict.fromkeys(range(10))
+
+    make_room(kept, 11)
+    assert len(kept) == 10
+    make_room(kept, 10)
+    assert len(kept) == 9
+    make_room(kept, 1)
+    assert kept == {}
 
 
 async def test_the_same_answer_is_asked_for_less_and_less_up_to_the_limit() -> None:
@@ -180,3 +191,30 @@ async def test_what_could_not_be_concluded_is_not_kept() -> None:
     with pytest.raises(StageFailedError):
         await known.draw((), fail)
     assert await known.draw((), conclude) == 7
+
+
+async def test_conclusions_are_of_a_bounded_number() -> None:
+    known = Conclusions[int, int](most=10)
+
+    async def conclude() -> int:
+        return 7
+
+    for key in range(100):
+        assert await known.draw(key, (), conclude) == 7
+
+    assert len(known) == 10
+
+
+async def test_what_follows_from_secrets_is_concluded_each_time_and_forgotten() -> None:
+    known = Conclusions[str, int]()
+    drawn = []
+    seen = "web"
+
+    async def conclude() -> int:
+        drawn.append(1)
+        return len(drawn)
+
+    assert [await known.draw("web", (seen,), conclude) for _ in range(2)] == [1, 1]
+    found = [await known.draw("web", (seen,), conclude, is_secret=True) for _ in range(2)]
+
+    assert (found, len(known)) == ([2, 3], 0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live state, drift, details and preview."""
 
+import gc
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from pipecd_plugin_ecs.definition import Definitions
 from pipecd_plugin_ecs.observing import ServiceDescriptions
 from pipecd_plugin_ecs.plugin import Ecs
 from pipecd_plugin_ecs.provider.ecs import EcsClient
@@ -214,6 +216,19 @@ def write_secret(lab: EcsLab, commit: str, value: str) -> Path:
     folder = lab.write(commit, task, lab.make_service())
     (folder / "app.pipecd.yaml").write_text(APPLICATION)
     return folder
+
+
+async def test_definitions_with_opened_secrets_do_not_stay_in_memory(lab: EcsLab) -> None:
+    value = f"{SECRET}-of-this-test"
+    harness = lab.open("first", write_secret(lab, "v1", value))
+    await harness.run("ECS_SYNC")
+
+    for _ in range(2):
+        assert (await harness.live_state()).sync.status is SyncStatus.SYNCED
+
+    gc.collect()
+    left = [each for each in gc.get_objects() if isinstance(each, Definitions)]
+    assert [each for each in left if value in repr(each.task)] == []
 
 
 async def test_values_of_opened_secrets_are_shown_nowhere(lab: EcsLab) -> None:

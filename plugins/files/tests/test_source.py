@@ -46,6 +46,33 @@ def test_files_that_hold_opened_secrets_are_never_shown(
     assert {path for path in asked if found.hidden(path)} == hidden
 
 
+@pytest.mark.parametrize(
+    ("spec", "hidden"),
+    [
+        (b"encryption: {DecryptionTargets: [key.yaml]}", {"key.yaml"}),
+        (b"encryption: {decryptionTargets: [../shop/key.yaml]}", {"key.yaml"}),
+        (b"encryption: {decryptionTargets: [link.yaml]}", {"key.yaml", "link.yaml"}),
+        (b"encryptedSecrets: {pw: AgB}, attachment: {targets: [key.yaml]}", {"key.yaml"}),
+    ],
+    ids=str,
+)
+def test_a_secret_is_hidden_however_it_comes_into_a_file(
+    tmp_path: Path, spec: bytes, hidden: set[str]
+) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "link.yaml").symlink_to("key.yaml")
+    source = Source(
+        application_directory=str(folder),
+        config=b"spec: {" + spec + b"}",
+        read_options=lambda: FilesOptions(source="."),
+    )
+
+    found = folder_of(source)
+
+    assert {each for each in ("key.yaml", "link.yaml", "conf.yaml") if found.hidden(each)} == hidden
+
+
 def test_a_very_large_difference_is_told_in_part() -> None:
     entries = {f"file-{number}": Entry("file", 0o644, 200_000, str(number)) for number in range(50)}
     read: list[str] = []

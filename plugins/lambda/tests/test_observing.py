@@ -233,6 +233,7 @@ async def test_an_opened_secret_in_the_command_of_an_image_is_shown_nowhere(
 
     assert seen.sync.status is SyncStatus.OUT_OF_SYNC
     assert "secret-" not in f"{preview} {seen.sync} {details}"
+    assert len(harness.plugin._states) == 0, "what follows from secrets is not kept"
 
 
 async def test_the_strategy_is_the_pipeline_but_for_a_first_deployment(lab: LambdaLab) -> None:

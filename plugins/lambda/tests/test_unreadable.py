@@ -64,6 +64,7 @@ async def test_the_traffic_comes_back_without_the_manifest_and_the_rest_is_told(
 
     assert result.status is StageStatus.FAILURE
     assert "the alias Service is as before the deployment, but $LATEST" in result.reason
+    assert "keeps what the failed commit has changed of its code" in result.reason
     assert "function.yaml" in result.reason
     assert lab.read_alias() == {"1": 1.0}
     reserved = lab.client.get_function_concurrency(FunctionName=lab.name)
@@ -95,6 +96,55 @@ async def test_an_alias_that_the_deployment_made_goes_without_the_manifest(lab: 
     assert not succeeded(await harness.run("LAMBDA_ROLLBACK", {}))
 
     assert (lab.read_alias("live"), lab.read_alias()) == ({}, {"1": 1.0})
+
+
+@pytest.mark.parametrize("is_readable", [False, True])
+async def test_a_package_that_could_not_be_built_leaves_nothing_to_roll_back(
+    lab: LambdaLab, is_readable: bool
+) -> None:
+    await lab.sync("v1")
+    if not is_readable:
+        spoil(lab, "v1")
+    source = {"git": "https://127.0.0.1/shop.git", "ref": "main"}
+    lab.write("v2", source=source, handler="a.b", runtime="python3.12")
+    harness = lab.deploy("v2")
+    assert "127.0.0.1" in (await harness.run("LAMBDA_SYNC")).reason
+    lab.aws.forget()
+
+    result = await harness.run("LAMBDA_ROLLBACK", {})
+
+    assert succeeded(result), result.reason
+    assert "the deployment has changed nothing" in harness.text
+    assert lab.aws.calls() == []
+
+
+async def test_a_first_change_of_which_nothing_is_known_is_rolled_back(lab: LambdaLab) -> None:
+    """What AWS has done of a call that it answers with a refusal cannot be told."""
+    await lab.sync("v1")
+    spoil(lab, "v1")
+    lab.write("v2", memory=512)
+    harness = lab.deploy("v2")
+    lab.aws.break_next("UpdateFunctionConfiguration", "deny")
+    assert not succeeded(await harness.run("LAMBDA_SYNC"))
+
+    result = await harness.run("LAMBDA_ROLLBACK", {})
+
+    assert "the alias Service is as before the deployment, but $LATEST" in result.reason
+
+
+async def test_an_alias_that_somebody_else_made_is_left_and_said_to_be(lab: LambdaLab) -> None:
+    await lab.sync("v1")
+    lab.running_options = {"input": {"alias": "no name"}}
+    lab.write("v2")
+    harness = lab.deploy("v2", options={"input": {"alias": "live"}})
+    assert succeeded(await harness.run("LAMBDA_CANARY_ROLLOUT", {}))
+    lab.client.create_alias(FunctionName=lab.name, Name="live", FunctionVersion="1")
+
+    result = await harness.run("LAMBDA_ROLLBACK", {})
+
+    assert lab.read_alias("live") == {"1": 1.0}
+    assert "the alias live, which was not there before the deployment, is left" in result.reason
+    assert "is as before" not in result.reason
 
 
 async def test_a_function_that_is_new_or_gone_is_told(lab: LambdaLab) -> None:

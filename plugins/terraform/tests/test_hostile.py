@@ -58,6 +58,8 @@ def faults(kind: Any, given: dict[str, Any]) -> str:
         ({"workspace": "a", "commandEnvs": {"init": ["TF_WORKSPACE=b"]}}, "another workspace"),
         ({"input": {"workspace": "a"}, "workspace": "b"}, "is also given outside of input"),
         ({"input": []}, "input: must be a mapping"),
+        ({"input": {"input": {"workspace": "a"}}}, "input.input: cannot stand within input"),
+        ({"input": {"Input": None}}, "input.Input: cannot stand within input"),
     ],
     ids=str,
 )
@@ -78,6 +80,16 @@ def test_a_switch_of_rollbacks_has_no_effect_and_says_so() -> None:
     assert str(warning) == (
         "input.autoRollback: has no effect here (write spec.planner.autoRollback)"
     )
+
+
+def test_a_quick_sync_within_input_has_no_effect_and_says_so() -> None:
+    options, warnings = read_value(
+        TerraformOptions, {"input": {"workspace": "a", "QuickSync": {"workspace": "b"}}}, path=()
+    )
+
+    assert (options.workspace, options.quick_sync) == ("a", {})
+    (warning,) = warnings
+    assert str(warning) == "input.QuickSync: has no effect here (leave it out)"
 
 
 def test_a_fault_shows_no_value() -> None:

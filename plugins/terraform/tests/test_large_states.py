@@ -3,7 +3,7 @@
 
 import json
 
-from pipecd_plugin_terraform.livestate import MOST_RESOURCES, list_view
+from pipecd_plugin_terraform.livestate import MOST_RESOURCES, TOO_LARGE, list_view
 
 from pipecd_sdk import Health, SyncStatus
 from pipecd_sdk.testing import FakeClock
@@ -42,7 +42,7 @@ async def test_a_state_of_more_than_16_mib_is_listed_and_compared(lab: Terraform
 
     opened = await harness.open_resource("terraform_data.one")
     assert opened.manifest == ""
-    assert "the state is too large for values to be shown" in opened.notes
+    assert "no values are shown: the state is too large to be read whole" in opened.notes
 
     state = json.loads(lab.state.read_text())
     state["serial"] += 1
@@ -58,7 +58,7 @@ async def test_a_state_of_more_than_16_mib_is_listed_and_compared(lab: Terraform
 def test_a_long_list_is_cut_and_says_how_much_more_there_is() -> None:
     addresses = [f"terraform_data.one[{n}]" for n in range(MOST_RESOURCES + 7)]
 
-    view = list_view(addresses, lineage="l", serial=3, workspace="")
+    view = list_view(addresses, lineage="l", serial=3, workspace="", why=TOO_LARGE)
 
     head, *resources, last = view.resources
     assert len(resources) == MOST_RESOURCES
@@ -67,7 +67,7 @@ def test_a_long_list_is_cut_and_says_how_much_more_there_is() -> None:
 
 
 def test_a_list_that_is_itself_not_whole_claims_no_number() -> None:
-    view = list_view(["a.b", "a.c"], lineage="", serial=1, workspace="", is_cut=True)
+    view = list_view(["a.b", "a.c"], lineage="", serial=1, workspace="", why=TOO_LARGE, is_cut=True)
 
     assert view.resources[0].metadata["resources"] == "more than 2"
     assert view.resources[-1].name == "… and more"
@@ -76,7 +76,9 @@ def test_a_list_that_is_itself_not_whole_claims_no_number() -> None:
 def test_addresses_stand_below_their_modules_whatever_their_keys_are() -> None:
     deep = r'module.a["x.y\"].module.z"].module.b[0].data.http_file.it["]."]'
 
-    view = list_view([deep, "module.a2.null_resource.it"], lineage="", serial=1, workspace="")
+    view = list_view(
+        [deep, "module.a2.null_resource.it"], lineage="", serial=1, workspace="", why=TOO_LARGE
+    )
 
     first, second = r'module.a["x.y\"].module.z"]', r'module.a["x.y\"].module.z"].module.b[0]'
     assert [(each.id, each.name, *each.parents) for each in view.resources[1:]] == [

@@ -125,27 +125,37 @@ async def test_drift_detection_can_be_switched_off(lab: TerraformLab) -> None:
     assert [each.id for _, each in seen.resources] == ["state"]
 
 
+@pytest.mark.parametrize(
+    "named", ["{{ .encryptedSecrets.pw }}", '{{ index .encryptedSecrets "my-pw" }}']
+)
 async def test_the_live_state_of_an_application_whose_variables_name_a_secret(
-    lab: TerraformLab,
+    lab: TerraformLab, named: str
 ) -> None:
-    """Secrets are opened for stages only: nothing is planned, but what is there is shown."""
-    folder = lab.write("app", 'variable "pw" {\n  sensitive = true\n}\n' + data(value="var.pw"))
-    assert (
-        await lab.harness(folder, options={"vars": ["pw=hush"]}).run("TERRAFORM_SYNC")
-    ).reason == ""
-    harness = lab.harness(folder, options={"vars": ["pw={{ .encryptedSecrets.pw }}"]})
+    """Secrets are opened for stages only: nothing is planned, and no value can be masked."""
+    folder = lab.write(
+        "app", 'variable "pw" {\n}\n' + data(value='"password of ${var.pw}"') + data("two")
+    )
+    secrets = {"pw": "hush-hush", "my-pw": "hush-hush"}
+    harness = lab.harness(folder, options={"vars": [f"pw={named}"]}, secrets=secrets)
+    before = await harness.live_state()
+    assert [each.description for _, each in before.resources] == ["nothing is deployed here"]
+    assert (await harness.run("TERRAFORM_SYNC")).reason == ""
+    assert lab.values()["terraform_data.one"] == "password of hush-hush"
 
     seen = await harness.live_state()
-    opened = await harness.open_resource("terraform_data.one")
+    opened = {each.id: await harness.open_resource(each.id) for _, each in seen.resources}
 
-    assert [each.id for _, each in seen.resources] == ["state", "terraform_data.one"]
+    assert list(opened) == ["state", "terraform_data.one", "terraform_data.two"]
+    assert "hush" not in f"{harness.text} {seen} {opened}"
+    assert "the variables name a secret" in seen.resources[0][1].description
     assert seen.sync.status is SyncStatus.UNKNOWN
     assert "the variables name a secret" in seen.sync.reason
-    assert "input: (sensitive value)" in opened.manifest
-    assert opened.difference is None
-    assert [
-        "it is not compared with git: the variables name a secret" in each for each in opened.notes
-    ] == [True]
+    assert opened["terraform_data.one"].manifest == ""
+    assert opened["terraform_data.one"].difference is None
+    assert [each.partition(":")[0] for each in opened["terraform_data.one"].notes] == [
+        "no values are shown",
+        "it is not compared with git",
+    ]
 
 
 async def test_a_plan_that_fails_is_not_tried_again_every_minute(lab: TerraformLab) -> None:

@@ -50,7 +50,7 @@ from pipecd_sdk import (
     stage,
 )
 from pipecd_sdk.kit.platforms import ManifestPlugin
-from pipecd_sdk.kit.rereads import Conclusion
+from pipecd_sdk.kit.rereads import Conclusions, make_room
 
 MOST_KNOWN: Final = 256
 """Revisions of task definitions that are remembered; they never change."""
@@ -66,7 +66,7 @@ class Ecs(ManifestPlugin[Definitions]):
         self.accounts = AwsAccounts()
         self._observer = EcsObserver()
         self._revisions: dict[str, Mapping[str, Any]] = {}
-        self._states: dict[tuple[str, str], Conclusion[SyncState]] = {}
+        self._states = Conclusions[tuple[str, str], SyncState]()
 
     def read_manifest(self, source: Source, target: DeployTarget | None) -> Definitions:
         return read_definitions(source)
@@ -138,8 +138,12 @@ class Ecs(ManifestPlugin[Definitions]):
         async def compare() -> SyncState:
             return (await self._compare(ctx, target, definitions, live.data))[0]
 
-        known = self._states.setdefault((ctx.application_id, target.name), Conclusion())
-        return await known.draw((definitions, live.data), compare)
+        return await self._states.draw(
+            (ctx.application_id, target.name),
+            (definitions, live.data),
+            compare,
+            is_secret=definitions.hides_values,
+        )
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource
@@ -237,8 +241,7 @@ class Ecs(ManifestPlugin[Definitions]):
         found = self._revisions.get(arn)
         if found is None:
             found = await client.describe_task_definition(arn)
-            if len(self._revisions) >= MOST_KNOWN:
-                self._revisions.clear()
+            make_room(self._revisions, MOST_KNOWN)
             self._revisions[arn] = found
         return found
 

@@ -41,7 +41,7 @@ def folder_of(source: Source) -> SourceFolder:
     return SourceFolder(
         path=path,
         excluded=_make_exclude_rule(options, "" if own else source.config_filename),
-        hidden=_make_hide_rule(options, list_opened_files(source), own),
+        hidden=_make_hide_rule(options, _find_opened_files(source, root), own),
         options=options,
         commit=source.commit_hash,
     )
@@ -53,6 +53,16 @@ def _make_exclude_rule(options: FilesOptions, config_filename: str) -> Callable[
     if not options.exclude:
         return always.__contains__
     return lambda path: path in always or patterns.matches(options.exclude, path)
+
+
+def _find_opened_files(source: Source, root: str) -> set[str]:
+    """Returns the files that may hold opened secrets: as they are named, and where they really are.
+
+    piped writes through a link, into the file that it leads to.
+    """
+    named = list_opened_files(source)
+    real = (os.path.realpath(os.path.join(root, each)) for each in named)  # noqa: PTH118
+    return named | {os.path.relpath(each, root) for each in real}
 
 
 def _make_hide_rule(options: FilesOptions, opened: set[str], own: str) -> Callable[[str], bool]:

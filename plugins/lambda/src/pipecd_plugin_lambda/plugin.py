@@ -44,7 +44,7 @@ from pipecd_sdk import (
 )
 from pipecd_sdk.kit.hosts import Hosts
 from pipecd_sdk.kit.platforms import ManifestPlugin
-from pipecd_sdk.kit.rereads import Conclusion
+from pipecd_sdk.kit.rereads import Conclusions
 
 PERCENT_KEY: Final = "promote-percentage"
 
@@ -61,7 +61,7 @@ class Lambda(ManifestPlugin[FunctionManifest]):
     def __init__(self) -> None:
         self.accounts = AwsAccounts()
         self._observer = observing.FunctionObserver()
-        self._states: dict[tuple[str, str], Conclusion[SyncState]] = {}
+        self._states = Conclusions[tuple[str, str], SyncState]()
 
     def read_manifest(self, source: Source, target: DeployTarget | None) -> FunctionManifest:
         return read_manifest(source)
@@ -99,11 +99,12 @@ class Lambda(ManifestPlugin[FunctionManifest]):
 
     @stage("LAMBDA_ROLLBACK", rollback=True, desc="Bring function and traffic back")
     async def undo(self, ctx: StageContext) -> None:
-        noted = [
-            await FunctionLedger(ctx.deployment_metadata, each.name).read() is not None
-            for each in ctx.targets
+        notes = [
+            await FunctionLedger(ctx.deployment_metadata, each.name).read() for each in ctx.targets
         ]
-        if not any(noted):  # the manifest may be what was wrong: it is not read
+        if not any(
+            each is not None and each.has_begun for each in notes
+        ):  # the manifest may be what was wrong: it is not read
             ctx.log.success("the deployment has changed nothing")
             return
         await self._run_all(ctx, roll_back)
@@ -112,9 +113,12 @@ class Lambda(ManifestPlugin[FunctionManifest]):
         return observing.list_resources(await self._look(ctx, target))
 
     async def drift(self, ctx: LiveContext, target: DeployTarget, live: LiveSnapshot) -> SyncState:
-        known = self._states.setdefault((ctx.application_id, target.name), Conclusion())
-        compare = partial(observing.compare_with_git, live.data, ctx.application_id)
-        return await known.draw((live.data,), compare)
+        return await self._states.draw(
+            (ctx.application_id, target.name),
+            (live.data,),
+            partial(observing.compare_with_git, live.data, ctx.application_id),
+            is_secret=live.data.manifest.hides_values,
+        )
 
     async def open_resource(
         self, ctx: DetailsContext, target: DeployTarget, resource: Resource

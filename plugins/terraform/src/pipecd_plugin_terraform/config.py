@@ -213,6 +213,17 @@ class TerraformOptions(TerraformInput):
                 if key.lower() == "autorollback":
                     report.warn(name, key, message="has no effect here", hint=AUTO_ROLLBACK_HINT)
                     continue
+                if key.lower() == "quicksync":
+                    report.warn(name, key, message="has no effect here", hint="leave it out")
+                    continue
+                if key.lower() == "input":
+                    report.fault(
+                        name,
+                        key,
+                        message=f"cannot stand within {name}",
+                        hint=f"write its options under {name} itself",
+                    )
+                    continue
                 other = known.get(key.lower())
                 if other is not None and direct[other] != value:
                     report.fault(

@@ -27,8 +27,8 @@ def describe(
     if len(lines) > MOST_LINES:
         notes.append(f"{len(lines) - MOST_LINES} more lines are not shown")
         lines = lines[:MOST_LINES]
-    if view.is_listed:
-        notes.append("the state is too large for values to be shown")
+    if view.why_listed:
+        notes.append(f"no values are shown: {view.why_listed}")
     if changes is None:
         notes.append(f"it is not compared with git: {why_not}")
     return Details(

@@ -16,6 +16,8 @@ from pipecd_sdk.kit.text import make_printable_line
 ROOT: Final = "state"
 """The id of the state itself, under which everything stands."""
 MODULE: Final = "Module"
+TOO_LARGE: Final = "the state is too large to be read whole"
+MAY_HOLD_VALUES: Final = "the variables name a secret, which may stand anywhere in the state"
 MOST_RESOURCES: Final = 5_000
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _DEEPEST: Final = 60
@@ -35,8 +37,8 @@ class StateView:
     resources: tuple[Resource, ...]
     mask: Mask
     """Of the sensitive values, which may stand elsewhere too."""
-    is_listed: bool = False
-    """Only addresses are known: the state is too large to be read whole."""
+    why_listed: str = ""
+    """Why only addresses are shown; empty where values are."""
 
     def describe(self, resource: str) -> list[str] | None:
         """Returns the lines of a resource's values, masked; None when it is not in the state."""
@@ -82,11 +84,17 @@ def read_view(state: Mapping[str, Any], *, lineage: str, serial: int, workspace:
 
 
 def list_view(
-    addresses: Sequence[str], *, lineage: str, serial: int, workspace: str, is_cut: bool = False
+    addresses: Sequence[str],
+    *,
+    lineage: str,
+    serial: int,
+    workspace: str,
+    why: str,
+    is_cut: bool = False,
 ) -> StateView:
     """Returns what is in a state by the addresses of its resources alone.
 
-    `is_cut`: there are more than these.
+    `why`: why nothing else is shown. `is_cut`: there are more than these.
     """
     found = list(islice(_list_resources(addresses), MOST_RESOURCES))
     more = len(addresses) - sum(each.kind != MODULE for each in found)
@@ -95,8 +103,7 @@ def list_view(
     count = f"more than {len(addresses)}" if is_cut else str(len(addresses))
     head = _make_head(
         workspace,
-        "the state is too large to be read whole: its resources are listed, without health and"
-        " values",
+        f"{why}: its resources are listed, without health and values",
         {"serial": str(serial), "resources": count},
     )
     return StateView(
@@ -106,7 +113,7 @@ def list_view(
         values=dict.fromkeys(addresses, _NOTHING),
         resources=(head, *found),
         mask=Mask(),
-        is_listed=True,
+        why_listed=why,
     )
 
 

@@ -17,10 +17,25 @@ from typing import ClassVar, Final
 
 from pipecd_plugin_terraform.changes import Changes
 from pipecd_plugin_terraform.command import OutputTooLargeError, Terraform
-from pipecd_plugin_terraform.config import TerraformPluginConfig, TerraformTarget
-from pipecd_plugin_terraform.livestate import StateView, list_view, read_view
+from pipecd_plugin_terraform.config import (
+    TerraformOptions,
+    TerraformPluginConfig,
+    TerraformTarget,
+)
+from pipecd_plugin_terraform.livestate import (
+    MAY_HOLD_VALUES,
+    TOO_LARGE,
+    StateView,
+    list_view,
+    read_view,
+)
 from pipecd_plugin_terraform.program import TerraformPrograms
-from pipecd_plugin_terraform.source import Configuration, choose_target, expand_nothing
+from pipecd_plugin_terraform.source import (
+    Configuration,
+    choose_target,
+    expand_nothing,
+    has_secret_variables,
+)
 from pipecd_sdk import (
     DeployTarget,
     LiveContext,
@@ -136,8 +151,7 @@ class Observer:
         view = known.view
         is_same = view is not None and (view.lineage, view.serial) == (lineage, serial)
         if view is None or not is_same or known.mark is None or known.mark[0] != stamp:
-            workspace = ctx.source.options.workspace
-            view = await _read_view(terraform, lineage, serial, workspace)
+            view = await _read_view(terraform, ctx.source.options, lineage, serial)
         known.view, known.mark = view, (stamp, seen)
         return view
 
@@ -266,13 +280,30 @@ def to_sync_state(changes: Changes, commit: str) -> SyncState:
     )
 
 
-async def _read_view(terraform: Terraform, lineage: str, serial: int, workspace: str) -> StateView:
-    try:
-        state = await terraform.read_state()
-    except OutputTooLargeError:
-        found, is_cut = await terraform.list_addresses()
-        return list_view(found, lineage=lineage, serial=serial, workspace=workspace, is_cut=is_cut)
-    return read_view(state, lineage=lineage, serial=serial, workspace=workspace)
+async def _read_view(
+    terraform: Terraform, options: TerraformOptions, lineage: str, serial: int
+) -> StateView:
+    workspace = options.workspace
+    # A secret that is not opened cannot be masked either: so what may hold it is not read.
+    why = MAY_HOLD_VALUES if has_secret_variables(options) else ""
+    if why and not lineage:  # there is no state yet, and the program lists none
+        return read_view({}, lineage=lineage, serial=serial, workspace=workspace)
+    if not why:
+        try:
+            state = await terraform.read_state()
+        except OutputTooLargeError:
+            why = TOO_LARGE
+        else:
+            return read_view(state, lineage=lineage, serial=serial, workspace=workspace)
+    found, is_cut = await terraform.list_addresses()
+    return list_view(
+        found,
+        lineage=lineage,
+        serial=serial,
+        workspace=workspace,
+        why=why,
+        is_cut=is_cut,
+    )
 
 
 def _examine(file: Path | None) -> tuple[int, ...] | None:

@@ -16,7 +16,8 @@ from pipecd_sdk import DeployTarget, Source, StageFailedError, TargetError, repl
 from pipecd_sdk.repository import Folder
 from pipecd_sdk.scripts.environment import choose_environment, operator_environment
 
-_SECRET: Final = re.compile(r"\{\{-?\s*\.encryptedSecrets\.")
+_SECRET: Final = re.compile(r"\{\{[^{}]*\.encryptedSecrets\b")
+"""Also one that is named by `index`, as names with a dash must be."""
 _PREVIEW_NAMES: Final = (
     *("PATH", "LANG", "LC_", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -27,6 +28,11 @@ _LARGEST_ENV_FILE: Final = 1024 * 1024
 
 Expand = Callable[[str], Awaitable[str]]
 """Puts the values of secrets into a text that names them."""
+
+
+def has_secret_variables(options: TerraformOptions) -> bool:
+    """Returns whether the variables name a secret: its value may stand anywhere in the state."""
+    return any(_SECRET.search(each) for each in options.vars)
 
 
 async def expand_nothing(text: str) -> str:

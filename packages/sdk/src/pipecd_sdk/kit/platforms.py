@@ -26,7 +26,8 @@ from pipecd_sdk import (
     replace,
 )
 from pipecd_sdk.config import OptionFaultsError
-from pipecd_sdk.kit.opened_files import list_opened_files
+from pipecd_sdk.kit.opened_files import has_secrets, list_opened_files
+from pipecd_sdk.kit.rereads import MOST_KEPT, make_room
 
 __all__ = ["ManifestPlugin"]
 
@@ -34,9 +35,6 @@ _UNREADABLE: Final = (InvalidFileError, OptionFaultsError)
 """What is raised when the files of a commit, or its options, cannot be used."""
 
 M = TypeVar("M")
-
-MOST_DEPLOYED: Final = 2000
-"""Manifests of deployed commits that are kept; then all are read again."""
 
 
 class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDetails, Generic[M]):
@@ -86,17 +84,17 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
     async def load_deployed(self, ctx: LiveContext, target: DeployTarget) -> M:
         """Returns what the deployed commit describes, the same object until that is another one.
 
-        piped asks every minute, and what a commit describes does not change. With opened secrets
-        it is read each time, and not kept. Raises InvalidFileError.
+        piped asks every minute, and what a commit describes does not change. Where the application
+        has secrets it is read each time, and not kept. Raises InvalidFileError.
         """
         place, key = (ctx.application_id, target.name), _find_identity(ctx.source)
         kept = self._deployed.get(place)
         if kept is not None and key is not None and kept[0] == key:
             return kept[1]
         manifest = await self.load(ctx.source, target)
-        if key is not None and not list_opened_files(ctx.source):
-            if len(self._deployed) >= MOST_DEPLOYED:
-                self._deployed.clear()
+        if key is not None and not (has_secrets(ctx.source) or list_opened_files(ctx.source)):
+            if place not in self._deployed:
+                make_room(self._deployed, MOST_KEPT)
             self._deployed[place] = (key, manifest)
         return manifest
 
@@ -126,10 +124,10 @@ class ManifestPlugin(DeploymentPlugin, LiveState, Drift, PlanPreview, ResourceDe
 def _find_identity(source: Source) -> Hashable | None:
     """Returns what names the files of an application for ever; None where that is not known.
 
-    Its folder within the repository: worktrees are elsewhere each time.
+    The commit, and the folder within the repository: worktrees are elsewhere each time.
     """
     shared = source.shared_config_directory
-    if not shared:
+    if not shared or not source.commit_hash:
         return None
     folder = os.path.relpath(source.application_directory, os.path.dirname(shared))  # noqa: PTH120 - both of strings, hot
     return source.commit_hash, folder, source.config_filename, source.config

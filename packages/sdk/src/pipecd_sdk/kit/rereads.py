@@ -10,6 +10,7 @@ Example:
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
@@ -18,9 +19,13 @@ from pipecd_sdk.clock import Clock
 from pipecd_sdk.kit.retries import Backoff
 from pipecd_sdk.results import StageFailedError
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-__all__ = ["Conclusion", "Reread"]
+__all__ = ["MOST_KEPT", "Conclusion", "Conclusions", "Reread", "make_room"]
+
+MOST_KEPT: Final = 2000
+"""How many pairs of an application and a deploy target something is kept for."""
 
 JITTER: Final = 0.2
 """The share of a pause that is random, so that a hundred answers are not read in one moment."""
@@ -140,3 +145,56 @@ class Conclusion(Generic[T]):
         conclusion = await conclude()
         self._kept = (of, conclusion)
         return conclusion
+
+
+class Conclusions(Generic[K, T]):
+    """Conclusions by key, of a bounded number.
+
+    Example:
+        known = Conclusions[str, SyncState]()
+        state = await known.draw(name, (seen, manifest), lambda: compare(seen, manifest))
+    """
+
+    __slots__ = ("_kept", "_most")
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._kept: dict[K, Conclusion[T]] = {}
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def draw(
+        self,
+        key: K,
+        of: tuple[object, ...],
+        conclude: Callable[[], Awaitable[T]],
+        *,
+        is_secret: bool = False,
+    ) -> T:
+        """Returns what follows from these objects; kept for the key, as a `Conclusion` keeps it.
+
+        `is_secret`: neither the objects nor what follows from them is kept.
+        """
+        if is_secret:
+            self._kept.pop(key, None)
+            return await conclude()
+        if key not in self._kept:
+            make_room(self._kept, self._most)
+        return await self._kept.setdefault(key, Conclusion()).draw(of, conclude)
+
+
+def make_room(kept: dict[K, T], most: int) -> None:
+    """Removes entries of a cache, by chance, until one more fits.
+
+    By chance, because applications are asked for in turn: where there are more of them than fit,
+    the oldest entry is always the one that is asked for next.
+
+    Example:
+        >>> kept = {"a": 1, "b": 2}
+        >>> make_room(kept, 2)
+        >>> len(kept)
+        1
+    """
+    while kept and len(kept) >= most:
+        del kept[random.choice(list(kept))]  # noqa: S311 - no secret

@@ -82,6 +82,7 @@ async def _create(
 ) -> None:
     run.log.info("creating the function %s", manifest.name)
     created = {k: v for k, v in parameters.created.items() if k != "FunctionName"}
+    await run.ledger.note_begun()
     await run.api.create({**created, "Code": code, "Tags": _make_tags(run, manifest)})
 
 
@@ -96,6 +97,7 @@ async def update_configuration(
     shape = await run.api.read_shape("UpdateFunctionConfiguration")
     run.log.info("updating the configuration of %s", run.api.name)
     kept = fit_configuration(normalise_configuration(ran), shape) if ran is not None else {}
+    await run.ledger.note_begun()
     await run.api.update_configuration(parameters.for_update(shape, had, kept))
     await wait_function(run)
 

@@ -41,6 +41,8 @@ class FunctionNotes:
     earlier: Traffic | None = None
     """The same of the alias of the commit that ran before, where that is another one."""
     options: OptionNotes = field(default_factory=OptionNotes)
+    has_begun: bool = False
+    """Whether a first change has been sent to AWS."""
     version: str = ""
     """What the deployment has published."""
     undone: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class FunctionNotes:
             "original-traffic": self.traffic.to_json() if self.traffic else None,
             "earlier-traffic": self.earlier.to_json() if self.earlier else None,
             "original-options": self.options.to_json(),
+            "begun": self.has_begun,
             "rollout": self.version,
             "undone": list(self.undone),
         }
@@ -64,7 +67,7 @@ def parse_notes(text: str) -> FunctionNotes:
     try:
         kept: Mapping[str, Any] = json.loads(text)
         traffic = kept["original-traffic"]
-        # Those two are not in the notes of an earlier release.
+        # These, and whether it has begun, are not in the notes of an earlier release.
         earlier = kept.get("earlier-traffic")
         options = kept.get("original-options", {})
         return FunctionNotes(
@@ -72,6 +75,7 @@ def parse_notes(text: str) -> FunctionNotes:
             traffic=parse_kept(traffic) if traffic else None,
             earlier=parse_kept(earlier) if earlier else None,
             options=OptionNotes(**options),
+            has_begun=bool(kept.get("begun", True)),
             version=str(kept["rollout"]),
             undone=tuple(map(str, kept["undone"])),
         )
@@ -90,7 +94,7 @@ class FunctionLedger:
         self._key = f"lambda/{target}"
 
     async def read(self) -> FunctionNotes | None:
-        """Returns the notes; None when no stage has changed anything yet."""
+        """Returns the notes; None when no stage has looked at the function yet."""
         text = await self._metadata.get(self._key)
         return None if text is None else parse_notes(text)
 
@@ -98,9 +102,16 @@ class FunctionLedger:
         """Notes how it is before the first change."""
         await self._metadata.put(self._key, notes.to_text())
 
+    async def note_begun(self) -> None:
+        """Notes that the first change is about to be sent, once."""
+        notes = await self.read()
+        if notes is not None and not notes.has_begun:
+            await self._metadata.put(self._key, replace(notes, has_begun=True).to_text())
+
     async def note_version(self, notes: FunctionNotes, version: str) -> None:
         """Notes what was published."""
-        await self._metadata.put(self._key, replace(notes, version=version).to_text())
+        noted = replace(notes, version=version, has_begun=True)
+        await self._metadata.put(self._key, noted.to_text())
 
     async def note_undone(self, notes: FunctionNotes) -> None:
         """Notes that the deployment was rolled back: a stage that runs again begins anew."""

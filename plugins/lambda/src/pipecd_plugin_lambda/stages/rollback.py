@@ -20,7 +20,7 @@ from pipecd_sdk import StageFailedError
 async def roll_back(run: FunctionRun) -> None:
     """Brings one deploy target back. Raises StageFailedError when that is not wholly done."""
     notes = await run.ledger.read()
-    if notes is None:
+    if notes is None or not notes.has_begun:
         run.log.success("the deployment has changed nothing here")
         return
     live = await run.api.get()
@@ -28,9 +28,9 @@ async def roll_back(run: FunctionRun) -> None:
     if live is not None:
         if run.has_other_alias:
             ran = await _restore_earlier_alias(run, notes)
-        await _restore_traffic(run, notes)
+        is_back = await _restore_traffic(run, notes)
         if run.unreadable:
-            await _restore_unread(run, notes)
+            await _restore_unread(run, notes, is_alias_back=is_back)
     running = run.running
     if running is None and not run.unreadable:
         raise StageFailedError(
@@ -54,7 +54,9 @@ async def roll_back(run: FunctionRun) -> None:
     run.log.success("back to where it was before the deployment")
 
 
-async def _restore_unread(run: FunctionRun, notes: FunctionNotes) -> NoReturn:
+async def _restore_unread(
+    run: FunctionRun, notes: FunctionNotes, *, is_alias_back: bool
+) -> NoReturn:
     """Gives back what was noted beside the traffic. Raises StageFailedError: it is not all."""
     name = run.manifest.name
     why = f"the manifest of the commit that ran cannot be read: {run.unreadable}"
@@ -67,9 +69,12 @@ async def _restore_unread(run: FunctionRun, notes: FunctionNotes) -> NoReturn:
     if notes.traffic is not None:
         await set_alias_options(run, None, run.manifest, notes.options)
     await run.ledger.note_undone(notes)
+    alias = f"the alias {run.alias} is as before the deployment, but"
+    if not is_alias_back:
+        alias = f"the alias {run.alias}, which was not there before the deployment, is left, and"
     raise StageFailedError(
-        f"the alias {run.alias} is as before the deployment, but $LATEST of {name} keeps code,"
-        f" configuration and tags of the failed commit: {why}",
+        f"{alias} $LATEST of {name} keeps what the failed commit has changed of its code,"
+        f" configuration and tags: {why}",
         hint="deploy a commit that can be read",
     )
 
@@ -86,26 +91,35 @@ async def _restore_earlier_alias(run: FunctionRun, notes: FunctionNotes) -> Traf
     return ran
 
 
-async def _restore_traffic(run: FunctionRun, notes: FunctionNotes) -> None:
-    """Gives the alias what it had before the deployment; one that the deployment made goes."""
+async def _restore_traffic(run: FunctionRun, notes: FunctionNotes) -> bool:
+    """Gives the alias what it had before the deployment; one that the deployment made goes.
+
+    Returns whether the alias is as it was.
+    """
     traffic = await run.api.get_alias(run.alias)
     if notes.traffic is not None:
         await set_traffic(run, notes.traffic, before=traffic)
-    elif traffic is not None and notes.existed and (run.running is not None or run.unreadable):
-        await _remove_alias(run, notes, traffic)
+        return True
+    if traffic is None:
+        return True
+    if notes.existed and (run.running is not None or run.unreadable):
+        return await _remove_alias(run, notes, traffic)
+    return False
 
 
-async def _remove_alias(run: FunctionRun, notes: FunctionNotes, traffic: Traffic) -> None:
+async def _remove_alias(run: FunctionRun, notes: FunctionNotes, traffic: Traffic) -> bool:
+    """Removes an alias that the deployment has made; returns whether it has."""
     if notes.version not in traffic.versions:
         run.log.info(
             "the alias %s is left: it leads to %s, which the deployment has not published",
             run.alias,
             traffic,
         )
-        return
+        return False
     run.log.info("removing the alias %s, which the deployment has made", run.alias)
     await set_alias_options(run, None, run.manifest)
     await run.api.delete_alias(run.alias)
+    return True
 
 
 async def _restore_options(
