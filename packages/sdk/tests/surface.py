@@ -25,6 +25,7 @@ MODULES = ["pipecd_sdk", "pipecd_sdk.constraints", "pipecd_sdk.testing"] + [
         "platforms",
         "process",
         "regex",
+        "rereads",
         "retries",
         "script_records",
         "shell",
