@@ -459,6 +459,41 @@ async def test_a_server_says_that_it_keeps_objects(
     assert "`pipecd take-over-objects`" in line.fields["hint"]  # type: ignore[attr-defined]
 
 
+async def test_the_mark_says_whose_objects_are_in_a_backup(
+    tmp_path: Path, build: MessageBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A move of objects leaves them in the folder, too; the server seals in the other store."""
+    data, restored, moved = tmp_path / "data", tmp_path / "restored", tmp_path / "moved"
+    config = tmp_path / "moved.yaml"
+    config.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+        f"  filestore: {{type: FOLDER, config: {{path: '{moved}'}}}}\n"
+    )
+    await write_sealed(data, FolderBlobs(data / "blobs"), build, 2)
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        await open_own_blobs(BlobFolder(folder=data / "blobs"), database)
+
+    async def run(*command: str | Path) -> str:
+        await asyncio.to_thread(cli.main, [str(each) for each in command], standalone_mode=False)
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    await run("move", "--data-dir", data, "--to-config", config)
+    said = await run("backup", "--data-dir", data, "--output", tmp_path / "copy.tar")
+    assert ", 2 objects, schema" in said
+    assert "have moved from this folder to another store" in said
+    said = await run("restore", "--input", tmp_path / "copy.tar", "--data-dir", restored)
+    assert ", 2 objects, schema" in said
+    assert "spec.filestore must say where it is" in said
+    assert "it deletes none of them" in said
+
+    async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+        blobs = await open_own_blobs(BlobFolder(folder=moved), database)
+        await blobs.put(f"{KIND}/{await find_space(database)}/d1/newer", b"of the original")
+        kept = stores(database, lambda: build.NOON, blobs=blobs)
+        assert await remove_orphans(kept, blobs, lambda: 2**40) == 0
+
+
 async def test_a_copy_without_objects_has_a_space_of_its_own(
     tmp_path: Path, build: MessageBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
