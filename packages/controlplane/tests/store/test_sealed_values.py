@@ -21,6 +21,7 @@ from pipecd_controlplane.store.blobs.blob_store import (
     get_checked,
 )
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
+from pipecd_controlplane.store.blobs.mark import make_mark
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
 from pipecd_controlplane.store.own_blobs import open_own_blobs
@@ -37,7 +38,7 @@ from pipecd_controlplane.store.value_sealing import (
 from pipecd_controlplane.usecases import live_state
 from pipecd_controlplane.usecases.ownership import Agent
 from pipecd_model.errors import LostDataError, StateError
-from pipecd_test_support.aws.lab import run_aws_lab
+from pipecd_test_support.aws.lab import AwsLab, run_aws_lab
 from pipecd_test_support.buckets import BucketMaker
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model.application_live_state_pb2 import (
@@ -464,10 +465,14 @@ def test_servers_without_a_store_that_all_share_seal_nothing(kept: Stores, clock
 
 
 @pytest.fixture(scope="module")
-def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketMaker]:
-    folder = tmp_path_factory.mktemp("s3")
-    with run_aws_lab(folder) as lab:
-        yield BucketMaker(lab.url, folder)
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsLab]:
+    with run_aws_lab(tmp_path_factory.mktemp("s3")) as lab:
+        yield lab
+
+
+@pytest.fixture
+def buckets(lab: AwsLab, tmp_path: Path) -> BucketMaker:
+    return BucketMaker(lab.url, tmp_path)
 
 
 async def test_values_go_into_a_bucket_and_are_read_by_the_next_server(
@@ -493,6 +498,21 @@ async def test_values_go_into_a_bucket_and_are_read_by_the_next_server(
             await bucket.delete(entry.key)
         with pytest.raises(LostValueError, match="is missing in the bucket"):
             await find(kept)
+
+
+async def test_a_value_is_sealed_by_a_second_try_where_the_first_was_done_and_not_answered(
+    database: Database, clock: Clock, lab: AwsLab, buckets: BucketMaker
+) -> None:
+    bucket = await open_own_blobs(buckets.describe(), database)
+    await bucket.claim(make_mark())
+    kept = stores(database, clock, blobs=bucket)
+    await put(kept, LARGE)
+    lab.break_next("S3:PUT", "lost")
+
+    assert await seal_values(kept, bucket) == 1
+
+    assert await find(kept) == LARGE
+    assert len([each async for each in bucket.iterate()]) == 1
 
 
 @pytest.mark.sqlite
