@@ -177,7 +177,8 @@ async def _open_core(
         log.warning(
             "objects.kept",
             hint="this database was restored without its objects, so it deletes none, orphans"
-            " neither; once no other server uses them, run `pipecd take-over-objects`",
+            " neither, and seals nothing; once no other server uses them, run"
+            " `pipecd take-over-objects`",
         )
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.cli import cli
-from pipecd_controlplane.ops.objects import remove_orphans, seal_values
+from pipecd_controlplane.ops.objects import remove_orphans, seal_logs, seal_values
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs.config import BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
@@ -431,8 +431,21 @@ async def test_a_copy_beside_its_original_deletes_none_of_its_objects(
             kept = stores(database, lambda: build.NOON, blobs=own)
             return await remove_orphans(kept, own, lambda: 2**40)
 
+    async def seal() -> int:
+        """Its original would take for an orphan what it sealed."""
+        async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+            own = await open_own_blobs(BlobFolder(folder=shared), database)
+            kept = stores(database, lambda: build.NOON, blobs=own)
+            await kept.shared_objects.put("ours", "app", "plugin", "key", bytes(1 << 20))
+            [block] = build.blocks(1)
+            block.log = "x" * 100_000
+            key = LogKey(deployment_id="d9", stage_id="s")
+            await kept.stage_logs.append("ours", key, [block], completed=True)
+            return await seal_logs(kept, own) + await seal_values(kept, own)
+
     assert await remove() == 0
     assert (shared / newer).exists()
+    assert await seal() == 0
 
     for sentence in ("from its next start the server deletes", "nothing to do"):
         command = ["take-over-objects", "--data-dir", str(restored)]
@@ -440,6 +453,7 @@ async def test_a_copy_beside_its_original_deletes_none_of_its_objects(
         assert sentence in capsys.readouterr().out
     assert await remove() == 1
     assert not (shared / newer).exists()
+    assert await seal() == 2
 
 
 async def test_a_server_says_that_it_keeps_objects(
