@@ -15,6 +15,7 @@ from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite import backup as sqlite_backup
 from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, refuse_missing_file
 from pipecd_model.errors import StateError
 
 
@@ -45,6 +46,12 @@ async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIte
         config.folder, on_commit=on_commit, repeat_units=config.repeat_units
     ) as database:
         yield database
+
+
+def refuse_missing(config: DatabaseConfig) -> None:
+    """Raises StateError when there is no file, which opening it would make."""
+    if isinstance(config, SqliteFolder):
+        refuse_missing_file(config.folder / DATABASE_FILE)
 
 
 def backup_database(config: DatabaseConfig, blobs: BlobConfig, target: Path, *, now: int) -> Backup:

@@ -447,7 +447,7 @@ async def test_a_copy_beside_its_original_deletes_none_of_its_objects(
     assert (shared / newer).exists()
     assert await seal() == 0
 
-    for sentence in ("from its next start the server deletes", "nothing to do"):
+    for sentence in ("from now on the server seals, and deletes", "nothing to do"):
         command = ["take-over-objects", "--data-dir", str(restored)]
         await asyncio.to_thread(cli.main, command, standalone_mode=False)
         assert sentence in capsys.readouterr().out
