@@ -166,7 +166,11 @@ async def _open_core(
     )
     if not settings.seals:
         # Sealed into this data folder, the other servers of the database would find them missing.
-        log.info("stage_log.kept_in_database", hint="spec.filestore names no store that all share")
+        log.info(
+            "objects.not_sealed",
+            hint="spec.filestore names no store that all share: logs and large values stay in the"
+            " database",
+        )
     kept = stores(
         database,
         _now,

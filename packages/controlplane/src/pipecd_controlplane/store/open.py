@@ -63,7 +63,7 @@ def backup_database(config: DatabaseConfig, blobs: BlobConfig, target: Path, *, 
         raise StateError(
             "the rows of this server are in PostgreSQL, which has backups of its own",
             hint="pg_dump for the rows; beside them keep the data folder, which has the keys,"
-            " and the folder or bucket of the sealed logs, copied after the rows",
+            " and the folder or bucket of the objects, copied after the rows",
         )
     if isinstance(blobs, S3Bucket):
         made = sqlite_backup.backup(config.folder, target, now=now)

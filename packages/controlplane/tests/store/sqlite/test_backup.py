@@ -565,6 +565,25 @@ async def test_an_object_of_a_hostile_archive_stays_within_the_folder(
     assert "evil" not in names(tmp_path)
 
 
+async def test_the_commands_count_values_among_the_objects_that_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, blobs = tmp_path / "data", FolderBlobs(tmp_path / "elsewhere")
+    await blobs.open()
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=blobs)
+        await kept.shared_objects.put("ours", "app", "plugin", "key", bytes(1 << 20))
+        assert await seal_values(kept, blobs) == 1
+
+    for command, told in (
+        (["backup", "--data-dir", data, "--output", tmp_path / "copy.tar"], "are missing"),
+        (["restore", "--input", tmp_path / "copy.tar", "--data-dir", tmp_path / "new"], "are not"),
+    ):
+        cli.main([str(each) for each in command], standalone_mode=False)
+        said = capsys.readouterr().err
+        assert f"warning: 1 objects (sealed logs and large values) {told}" in said
+
+
 async def test_objects_of_another_database_are_not_overwritten(
     tmp_path: Path, build: MessageBuilder
 ) -> None:
