@@ -565,6 +565,30 @@ async def test_an_object_of_a_hostile_archive_stays_within_the_folder(
     assert "evil" not in names(tmp_path)
 
 
+async def test_a_value_that_an_older_pipecd_has_replaced_needs_no_object_in_a_backup(
+    tmp_path: Path,
+) -> None:
+    """It knows of no objects, so it leaves the key in the row; the object may be gone."""
+    data, blobs = tmp_path / "data", FolderBlobs(tmp_path / "data" / "blobs")
+    await blobs.open()
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=blobs)
+        for key in ("stays", "replaced"):
+            await kept.shared_objects.put("ours", "app", "plugin", key, bytes(1 << 20))
+        assert await seal_values(kept, blobs) == 2
+    with closing(sqlite3.connect(data / DATABASE_FILE)) as older:
+        [[gone]] = older.execute(
+            "UPDATE shared_object SET data = x'00' WHERE key = 'replaced' RETURNING object_key"
+        ).fetchall()
+        older.commit()
+    await blobs.delete(gone)
+
+    made = backup(data, tmp_path / "copy.tar", now=5, blobs=data / "blobs")
+
+    assert (made.objects, made.lost) == (1, 0)
+    assert restore(tmp_path / "copy.tar", tmp_path / "restored") == made
+
+
 async def test_the_commands_count_values_among_the_objects_that_are_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
