@@ -166,7 +166,11 @@ async def _open_core(
     )
     if not settings.seals:
         # Sealed into this data folder, the other servers of the database would find them missing.
-        log.info("stage_log.kept_in_database", hint="spec.filestore names no store that all share")
+        log.info(
+            "objects.not_sealed",
+            hint="spec.filestore names no store that all share: logs and large values stay in the"
+            " database",
+        )
     kept = stores(
         database,
         _now,
@@ -177,7 +181,8 @@ async def _open_core(
         log.warning(
             "objects.kept",
             hint="this database was restored without its objects, so it deletes none, orphans"
-            " neither; once no other server uses them, run `pipecd take-over-objects`",
+            " neither, and seals nothing; once no other server uses them, run"
+            " `pipecd take-over-objects`",
         )
     await ensure_project(kept, settings.data_dir, await _first_project(kept, settings), _now)
     await ensure_projects(kept, settings.projects, _now)

@@ -312,6 +312,8 @@ async def test_deployments_are_listed_by_status_and_application(
         "pending",
         "running",
     ]
+    assert await ids(statuses=["RUNNING", "RUNNING"]) == ["other", "running"]
+    assert await ids(statuses=["RUNNING"] * 30, application_ids=[one] * 30) == ["running"]
     assert await ids(application_name="two") == ["other"]
     assert await ids(limit=1) == ["running"]
 

@@ -16,7 +16,7 @@ from pipecd_controlplane.store.audit import Audit, AuditFilter
 from pipecd_controlplane.store.open import open_database
 from pipecd_model.config.frontlimits import FrontLimitsConfig
 from pipecd_model.config.values import Duration
-from pipecd_model.errors import ConfigError
+from pipecd_model.errors import ConfigError, StateError
 from pipecd_test_support.balancer import make_proxy_header
 from pipecd_test_support.chosen_store import add_store_flags, choose_database
 from pipecd_test_support.controlplane_process import RunServer
@@ -167,6 +167,21 @@ async def read_audit(folder: Path, project_id: str) -> list[AuditRecord]:
             project_id, AuditFilter(oldest_first=True), limit=100, cursor=""
         )
         return found.items
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("take-over-objects",), ("project", "list"), ("project", "reset-password", "shop")],
+    ids=" ".join,
+)
+def test_a_folder_without_a_database_is_said_and_gets_none(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    made = run(*command, "--data-dir", str(tmp_path))
+
+    assert isinstance(made.exception, StateError)
+    assert str(made.exception) == f"there is no database '{tmp_path}/pipecd.db'"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_project_comes_with_what_to_do_next(where: list[str]) -> None:

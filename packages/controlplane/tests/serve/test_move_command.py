@@ -398,6 +398,47 @@ async def test_after_objects_alone_were_moved_only_their_new_place_is_taken(
     assert "it lacks their mark" in said
 
 
+async def test_a_copy_that_moves_to_a_store_of_its_own_leaves_its_original_what_it_has(
+    server: RunServer, folder: Path, tmp_path: Path
+) -> None:
+    """Both know the shared store by one mark."""
+    await fill_folder(folder)
+    (folder / "blobs").rename(tmp_path / "shared")
+    shared, own = (write_filestore(tmp_path, each) for each in ("shared", "own"))
+    copy, archive = tmp_path / "copy", str(tmp_path / "copy.tar")
+    async with server(folder, "--config-file", str(shared)):
+        pass
+    for command in (
+        ("backup", "--data-dir", str(folder), "--output", archive),
+        ("restore", "--input", archive, "--data-dir", str(copy)),
+    ):
+        code, said = await run(*command)
+        assert code == 0, said
+    there = {each: each.stat().st_mtime_ns for each in (tmp_path / "shared").rglob("*")}
+
+    places = ("--data-dir", str(copy), "--from-config", str(shared), "--to-config", str(own))
+    for flags in (("--dry-run",), (), (), ("--verify-only",)):
+        code, said = await run("move", *places, *flags)
+        assert code == 0, said
+        assert ("nothing was taken from" in said) == (not flags)
+    async with server(copy, "--config-file", str(own)):
+        pass
+    code, said = await run("take-over-objects", "--data-dir", str(copy))
+    assert code == 0, said
+    code, said = await run("move", *places)
+    assert code == 0, said
+
+    assert {each: each.stat().st_mtime_ns for each in (tmp_path / "shared").rglob("*")} == there
+    async with server(folder, "--config-file", str(shared)):
+        pass
+    code, said = await run(
+        *("server", "--data-dir", str(copy), "--listen", "127.0.0.1:0"),
+        *("--config-file", str(shared)),
+    )
+    assert code == 1
+    assert "is not where this database has its objects: it has other marks" in said
+
+
 async def test_two_settings_of_one_store_cost_no_database_its_mark(
     server: RunServer, folder: Path, tmp_path: Path
 ) -> None:

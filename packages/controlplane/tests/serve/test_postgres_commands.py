@@ -121,6 +121,17 @@ async def test_a_backup_of_rows_in_postgresql_is_left_to_postgresql(
     assert not (tmp_path / "copy.tar").exists()
 
 
+async def test_a_server_says_that_nothing_is_sealed_without_a_store_that_all_share(
+    name: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with serving_with(folder, postgres=PostgresServer(url=shared_postgres().url(name))):
+        pass
+
+    [line] = [each for each in caplog.records if each.message == "objects.not_sealed"]
+    assert "logs and large values stay in the database" in line.fields["hint"]  # type: ignore[attr-defined]
+
+
 async def test_a_file_that_was_restored_beside_a_database_is_not_silently_ignored(
     wrong: list[str], folder: Path
 ) -> None:

@@ -64,6 +64,7 @@ WANTED = [
     DeploymentFilter(labels={"env": "prod", "nobody": "has"}),
     DeploymentFilter(labels={"team": "x"}, statuses=(pb.DEPLOYMENT_FAILURE,)),
     DeploymentFilter(labels={"team": "x"}, statuses=STATUSES[:2]),
+    DeploymentFilter(statuses=STATUSES[:2] * 2),
     DeploymentFilter(statuses=STATUSES[1:], application_ids=("app-0", "app-2")),
     DeploymentFilter(
         labels={"env": "dev"}, application_ids=("app-0",), application_name="hello", kinds=(0,)

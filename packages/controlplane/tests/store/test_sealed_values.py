@@ -17,10 +17,12 @@ from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs import blob_store
 from pipecd_controlplane.store.blobs.blob_store import (
     BlobRef,
+    BlobsRefusedError,
     BlobsUnavailableError,
     get_checked,
 )
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
+from pipecd_controlplane.store.blobs.mark import make_mark
 from pipecd_controlplane.store.database import Database, Transaction, View
 from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
 from pipecd_controlplane.store.own_blobs import open_own_blobs
@@ -36,8 +38,8 @@ from pipecd_controlplane.store.value_sealing import (
 )
 from pipecd_controlplane.usecases import live_state
 from pipecd_controlplane.usecases.ownership import Agent
-from pipecd_model.errors import LostDataError, StateError
-from pipecd_test_support.aws.lab import run_aws_lab
+from pipecd_model.errors import LostDataError, PipecdError, StateError
+from pipecd_test_support.aws.lab import AwsLab, run_aws_lab
 from pipecd_test_support.buckets import BucketMaker
 from pipecd_test_support.controlplane_messages import MessageBuilder
 from pipecd_wire.model.application_live_state_pb2 import (
@@ -96,6 +98,29 @@ def make_snapshot(*names: str, timestamp: int = 10) -> Snapshot:
     return snapshot
 
 
+def make_event(application_id: str) -> KubernetesResourceStateEvent:
+    """Its id is that of the application."""
+    event = KubernetesResourceStateEvent(
+        id=application_id, application_id=application_id, state=KubernetesResourceState(id="new")
+    )
+    event.snapshot_version.timestamp = 10
+    return event
+
+
+async def add_live_states(
+    kept: Stores, clock: Clock, build: MessageBuilder, **sizes: int
+) -> list[KubernetesResourceStateEvent]:
+    """Some that are at rest, by their applications; returns a change of each."""
+    for application_id, size in sizes.items():
+        await kept.applications.add(build.application(id=application_id))
+        snapshot = make_snapshot("a")
+        snapshot.application_id = application_id
+        snapshot.kubernetes.resources[0].name = "a" * size
+        await report(kept, clock, snapshot)
+    clock.now += REST_SECONDS
+    return [make_event(each) for each in sizes]
+
+
 async def report(kept: Stores, clock: Clock, snapshot: Snapshot) -> None:
     await live_state.report(kept, AGENT, snapshot, clock)
 
@@ -108,8 +133,8 @@ async def patch(kept: Stores, name: str, timestamp: int = 10) -> list[str]:
     return await live_state.patch(kept, AGENT, [event])
 
 
-async def list_resources(kept: Stores) -> list[str]:
-    found = await live_state.read_snapshot(kept, "ours", "app")
+async def list_resources(kept: Stores, application_id: str = "app") -> list[str]:
+    found = await live_state.read_snapshot(kept, "ours", application_id)
     return [each.id for each in found.kubernetes.resources]
 
 
@@ -293,6 +318,61 @@ class HookedBlobs(FolderBlobs):
         return await super().get_range(key, start, length)
 
 
+@pytest.mark.parametrize("refusal", [BlobsUnavailableError, BlobsRefusedError])
+async def test_a_store_that_is_away_is_asked_once_and_keeps_no_other_change_from_its_place(
+    kept: Stores,
+    blobs: FolderBlobs,
+    database: Database,
+    clock: Clock,
+    build: MessageBuilder,
+    tmp_path: Path,
+    refusal: type[PipecdError],
+) -> None:
+    class AwayBlobs(HookedBlobs):
+        count = 0
+
+        async def hook(self) -> None:
+            self.count += 1
+            raise refusal("not now")
+
+    events = await add_live_states(kept, clock, build, a=300_000, b=3, c=300_000, d=3)
+    assert await seal_values(kept, blobs) == 2
+    away = AwayBlobs(tmp_path / "blobs")
+
+    failed = await live_state.patch(stores(database, clock, blobs=away), AGENT, events)
+
+    assert sorted(failed) == ["a", "c"]
+    assert away.count == 1
+    for application_id, resources in (("a", ["a"]), ("b", ["a", "new"]), ("d", ["a", "new"])):
+        assert await list_resources(kept, application_id) == resources
+    assert await live_state.patch(kept, AGENT, events) == []
+
+
+async def test_a_live_state_that_is_sealed_while_another_is_read_refuses_its_own_changes_alone(
+    kept: Stores,
+    blobs: FolderBlobs,
+    database: Database,
+    clock: Clock,
+    build: MessageBuilder,
+    tmp_path: Path,
+) -> None:
+    """It was found in its row, and is at rest for long enough a moment later."""
+
+    class SealingBlobs(HookedBlobs):
+        async def hook(self) -> None:
+            assert await seal_values(kept, blobs) == 1
+
+    [first] = await add_live_states(kept, clock, build, first=300_000)
+    assert await seal_values(kept, blobs) == 1
+    [second] = await add_live_states(kept, clock, build, second=300_000)
+    sealing = stores(database, clock, blobs=SealingBlobs(tmp_path / "blobs"))
+
+    assert await live_state.patch(sealing, AGENT, [second, first]) == ["second"]
+
+    assert await list_resources(kept, "first") == ["a", "new"]
+    assert await list_resources(kept, "second") == ["a"]
+
+
 async def test_a_value_that_is_replaced_while_it_is_sealed_is_the_new_one(
     kept: Stores, blobs: FolderBlobs, clock: Clock, build: MessageBuilder, tmp_path: Path
 ) -> None:
@@ -464,10 +544,14 @@ def test_servers_without_a_store_that_all_share_seal_nothing(kept: Stores, clock
 
 
 @pytest.fixture(scope="module")
-def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketMaker]:
-    folder = tmp_path_factory.mktemp("s3")
-    with run_aws_lab(folder) as lab:
-        yield BucketMaker(lab.url, folder)
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsLab]:
+    with run_aws_lab(tmp_path_factory.mktemp("s3")) as lab:
+        yield lab
+
+
+@pytest.fixture
+def buckets(lab: AwsLab, tmp_path: Path) -> BucketMaker:
+    return BucketMaker(lab.url, tmp_path)
 
 
 async def test_values_go_into_a_bucket_and_are_read_by_the_next_server(
@@ -493,6 +577,21 @@ async def test_values_go_into_a_bucket_and_are_read_by_the_next_server(
             await bucket.delete(entry.key)
         with pytest.raises(LostValueError, match="is missing in the bucket"):
             await find(kept)
+
+
+async def test_a_value_is_sealed_by_a_second_try_where_the_first_was_done_and_not_answered(
+    database: Database, clock: Clock, lab: AwsLab, buckets: BucketMaker
+) -> None:
+    bucket = await open_own_blobs(buckets.describe(), database)
+    await bucket.claim(make_mark())
+    kept = stores(database, clock, blobs=bucket)
+    await put(kept, LARGE)
+    lab.break_next("S3:PUT", "lost")
+
+    assert await seal_values(kept, bucket) == 1
+
+    assert await find(kept) == LARGE
+    assert len([each async for each in bucket.iterate()]) == 1
 
 
 @pytest.mark.sqlite

@@ -3,6 +3,7 @@
 
 import time
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -16,6 +17,7 @@ from pipecd_controlplane.store.open import (
 )
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
+OBJECTS: Final = "objects (sealed logs and large values)"
 
 
 @click.command()
@@ -44,11 +46,17 @@ def backup(*, data_dir: Path, output: Path) -> None:
     objects = f", {made.objects} objects" if made.objects else ""
     click.echo(f"wrote {output}: {made.size} bytes of database{objects}, schema {made.schema}")
     if made.elsewhere:
-        click.echo(f"sealed logs are not in it: {made.elsewhere} has backups of its own")
+        click.echo(f"{OBJECTS} are not in it: {made.elsewhere} has backups of its own")
     if made.lost:
         click.echo(
-            f"warning: {made.lost} sealed logs are missing or damaged, and not in it;"
+            f"warning: {made.lost} {OBJECTS} are missing or damaged, and not in it;"
             " where spec.filestore names a place of its own, back that up too",
+            err=True,
+        )
+    elif made.keeps_objects:
+        click.echo(
+            f"warning: {OBJECTS} have moved from this folder to another store, with their mark:"
+            " back that up too",
             err=True,
         )
 
@@ -75,8 +83,14 @@ def restore(*, archive: Path, data_dir: Path) -> None:
     click.echo(f"restored {data_dir} as of {at}{objects}, schema {made.schema}")
     if made.lost:
         click.echo(
-            f"warning: {made.lost} sealed logs are not in the backup: they must be where"
+            f"warning: {made.lost} {OBJECTS} are not in the backup: they must be where"
             " spec.filestore says",
+            err=True,
+        )
+    elif made.keeps_objects:
+        click.echo(
+            f"warning: {OBJECTS} have a store of their own, whose mark is not in the backup:"
+            " spec.filestore must say where it is",
             err=True,
         )
     if made.keeps_objects:

@@ -66,7 +66,10 @@ async def seal_logs(stores: Stores, blobs: BlobStore) -> int:
 
     What is wrong with one log does not keep the others. Raises UnavailableError when the store
     does not answer, BlobsRefusedError when it refuses: all of them stay as they are until then.
+    A database that keeps objects seals nothing: its original would take that for orphans.
     """
+    if await keeps_objects(stores.database):
+        return 0
     written = 0
     due = await stores.log_sealing.list_due()
     while due:
@@ -91,8 +94,11 @@ async def _seal_whole(stores: Stores, blobs: BlobStore, due: DueLog) -> int:
 async def seal_values(stores: Stores, blobs: BlobStore) -> int:
     """Seals the values that are worth it; returns how many objects were written.
 
-    Raises as `seal_logs` does; the values stay in their rows until then.
+    Raises as `seal_logs` does; the values stay in their rows until then. A database that keeps
+    objects seals none, as there.
     """
+    if await keeps_objects(stores.database):
+        return 0
     written = 0
     async with aclosing(stores.value_sealing.iterate_due()) as due:
         async for each in due:

@@ -29,7 +29,9 @@ from pipecd_controlplane.store.blobs.open import look_at_blobs, make_blobs, open
 from pipecd_controlplane.store.move.decide import MoveStep
 from pipecd_controlplane.store.move.mark import (
     add_mark,
+    has_kept_objects,
     move_mark,
+    part_from_original,
     read_mark,
     refuse_stranger,
     refuse_unmarked,
@@ -188,13 +190,17 @@ async def _move_objects_of(
     """Moves the objects of rows that stay: afterwards only the new store is that of the database.
 
     Where its rows were moved with their objects before, both stores stay marked as they are.
+    So does the source of a copy, whose original may use it.
     """
     mark = await read_mark(database)
+    is_copy = await has_kept_objects(database)
     async with database.open_snapshot():
         moved = await _copy_objects(places, database, mark, progress, skips_lost=skips_lost)
     if moved is None:
         return
-    if not mark:
+    if is_copy:
+        await part_from_original(database, mark, moved.source, moved.target, progress)
+    elif not mark:
         await add_mark(database, moved.target)
     elif not places.has_other_database or not await has_mark(moved.target, mark):
         await move_mark(mark, moved.source, moved.target, progress)

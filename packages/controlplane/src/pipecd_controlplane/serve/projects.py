@@ -108,7 +108,8 @@ def add(
             await kept.database.write(insert)
 
     try:
-        run_with_stores(data_dir, config_file, work)
+        # Also before the first start of the server.
+        run_with_stores(data_dir, config_file, work, makes_database=True)
     except BaseException:
         if password_file is not None:
             password_file.unlink(missing_ok=True)  # it would open nothing

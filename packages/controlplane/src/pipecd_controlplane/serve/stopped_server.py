@@ -11,7 +11,12 @@ from typing import Final, TypeVar
 import click
 
 from pipecd_controlplane.serve.config import read as read_config
-from pipecd_controlplane.store.open import DatabaseConfig, SqliteFolder, open_database
+from pipecd_controlplane.store.open import (
+    DatabaseConfig,
+    SqliteFolder,
+    open_database,
+    refuse_missing,
+)
 from pipecd_controlplane.store.stores import Stores, stores
 
 T = TypeVar("T")
@@ -30,14 +35,24 @@ WAIT_SECONDS: Final = 5.0
 
 
 def run_with_stores(
-    folder: Path, config_file: Path | None, work: Callable[[Stores], Awaitable[T]]
+    folder: Path,
+    config_file: Path | None,
+    work: Callable[[Stores], Awaitable[T]],
+    *,
+    makes_database: bool = False,
 ) -> T:
-    """Returns what `work` returns. Raises StateError when the database cannot be used."""
+    """Returns what `work` returns. Raises StateError when the database cannot be used.
+
+    Without `makes_database` it makes none in a folder that has none: that is a wrong one.
+    """
     found = read_config(config_file).postgres
     config: DatabaseConfig = SqliteFolder(folder=folder.absolute())
     if found is not None:
         # A person waits for the answer.
         config = replace(found, wait_seconds=WAIT_SECONDS)
+
+    if not makes_database:
+        refuse_missing(config)
 
     async def run() -> T:
         async with open_database(config, on_commit=lambda _changes: None) as database:

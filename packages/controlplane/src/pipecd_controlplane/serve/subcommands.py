@@ -54,7 +54,7 @@ BUILT_IN: Final = (
     CommandEntry(
         "take-over-objects",
         "pipecd_controlplane.serve.objects_command:take_over_objects",
-        "Let a restored server delete objects: no other server uses them any more.",
+        "Let a restored server seal and delete objects: no other server uses them any more.",
     ),
 )
 

@@ -17,6 +17,6 @@ class Backup:
     lost: int = 0
     """Objects that rows refer to, and that were not there, or damaged."""
     keeps_objects: bool = False
-    """Whether what was restored deletes no objects: they are not in it, and may be another's."""
+    """Whether what is restored deletes no objects: they are elsewhere, and may be another's."""
     elsewhere: str = ""
     """The place of the objects when they are not in it: `the bucket 'logs'`."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a database deletes no objects: it is restored, and its objects may be another's, too.
+"""Whether a database only reads objects: it is restored, and its objects may be another's, too.
 
 A copy does not know what the original has written since. It would take that for orphans, and by a
-shorter retention it would delete logs that the original still shows.
+shorter retention it would delete logs that the original still shows. What it sealed itself would be
+an orphan for the original.
 """
 
 from typing import Final
@@ -19,5 +20,5 @@ async def keeps_objects(database: Database) -> bool:
 
 
 async def take_over_objects(database: Database) -> bool:
-    """Lets the database delete objects from now on; returns whether it did not until now."""
+    """Lets the database seal and delete from now on; returns whether it did not until now."""
     return await remove_value(database, KEEPS_OBJECTS)

@@ -43,6 +43,9 @@ class Filter:
     updated_since: int = 0
 
     def __post_init__(self) -> None:
+        # Each value is an index scan of its own: a row must not be found by two of them.
+        unique = {name: tuple(dict.fromkeys(values)) for name, values in self.columns.items()}
+        object.__setattr__(self, "columns", unique)
         for name, values in self.columns.items():
             if len(values) > MOST_VALUES:
                 raise ConfigError(

@@ -15,6 +15,7 @@ from pipecd_controlplane.store.database import Database
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.sqlite import backup as sqlite_backup
 from pipecd_controlplane.store.sqlite.database import open_sqlite
+from pipecd_controlplane.store.sqlite.file import DATABASE_FILE, refuse_missing_file
 from pipecd_model.errors import StateError
 
 
@@ -47,6 +48,12 @@ async def open_database(config: DatabaseConfig, on_commit: OnCommit) -> AsyncIte
         yield database
 
 
+def refuse_missing(config: DatabaseConfig) -> None:
+    """Raises StateError when there is no file, which opening it would make."""
+    if isinstance(config, SqliteFolder):
+        refuse_missing_file(config.folder / DATABASE_FILE)
+
+
 def backup_database(config: DatabaseConfig, blobs: BlobConfig, target: Path, *, now: int) -> Backup:
     """Copies the database into an archive, with the objects of a folder, also while a server runs.
 
@@ -56,7 +63,7 @@ def backup_database(config: DatabaseConfig, blobs: BlobConfig, target: Path, *, 
         raise StateError(
             "the rows of this server are in PostgreSQL, which has backups of its own",
             hint="pg_dump for the rows; beside them keep the data folder, which has the keys,"
-            " and the folder or bucket of the sealed logs, copied after the rows",
+            " and the folder or bucket of the objects, copied after the rows",
         )
     if isinstance(blobs, S3Bucket):
         made = sqlite_backup.backup(config.folder, target, now=now)

@@ -7,13 +7,14 @@ A late snapshot does not replace a newer one, and health is computed after each 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from pipecd_controlplane.store.blobs.blob_store import BlobsRefusedError, BlobsUnavailableError
 from pipecd_controlplane.store.database import Transaction
 from pipecd_controlplane.store.entities import Now
 from pipecd_controlplane.store.records import ReportedMessage
 from pipecd_controlplane.store.stores import Stores
 from pipecd_controlplane.usecases import limits
 from pipecd_controlplane.usecases.ownership import Agent, own_application
-from pipecd_model.errors import ConfigError, LostDataError, NotFoundError, UnavailableError
+from pipecd_model.errors import ConfigError, LostDataError, NotFoundError
 from pipecd_wire.model import application_live_state_pb2 as pb
 
 Snapshot = pb.ApplicationLiveStateSnapshot
@@ -55,48 +56,62 @@ async def report(stores: Stores, agent: Agent, reported: Snapshot, now: Now) -> 
 async def patch(
     stores: Stores, agent: Agent, events: Iterable[pb.KubernetesResourceStateEvent]
 ) -> list[str]:
-    """Applies changes, in order for each application; returns the ids of the refused ones."""
+    """Applies changes, in order for each application; returns the ids of the refused ones.
+
+    Those of a live state in the blob store are refused where it cannot be read. A store that does
+    not answer is asked once: each wait is long, and the other applications' changes wait with it.
+    """
     by_application: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
     for event in events:
         by_application.setdefault(event.application_id, []).append(event)
     failed: list[str] = []
+    answers = True
     own: dict[str, list[pb.KubernetesResourceStateEvent]] = {}
     for application_id, changes in by_application.items():
         application = await stores.applications.find(agent.project_id, application_id)
         if application is None or application.piped_id != agent.piped_id:
             failed += [event.id for event in changes]
-        elif await _can_change(stores, agent.project_id, application_id):
-            own[application_id] = changes
-        else:
-            failed += [event.id for event in changes]
+            continue
+        own[application_id] = changes
+        if answers:
+            answers = await _unseal(stores, agent.project_id, application_id)
 
-    async def work(transaction: Transaction) -> None:
+    async def work(transaction: Transaction) -> list[str]:
+        refused: list[str] = []
         for application_id, changes in own.items():
             await stores.live_states.change_in(
-                transaction, agent.project_id, application_id, _make_patch(changes)
+                transaction, agent.project_id, application_id, _make_patch(changes, refused)
             )
+        return refused
 
-    await stores.database.write(work)
-    return failed
+    return failed + await stores.database.write(work)
 
 
-async def _can_change(stores: Stores, project_id: str, application_id: str) -> bool:
-    """Returns whether the live state is there to be changed; one that is lost is not."""
+async def _unseal(stores: Stores, project_id: str, application_id: str) -> bool:
+    """Brings a live state back into its row unless it is lost; returns whether the store answers.
+
+    What stays in the store cannot be changed.
+    """
     try:
         await stores.live_states.unseal(project_id, application_id)
     except LostDataError:
+        return True
+    except (BlobsUnavailableError, BlobsRefusedError):
         return False
     return True
 
 
 def _make_patch(
-    changes: Sequence[pb.KubernetesResourceStateEvent],
+    changes: Sequence[pb.KubernetesResourceStateEvent], refused: list[str]
 ) -> Callable[[ReportedMessage[Snapshot] | None], Snapshot | None]:
+    """Returns what makes the changes, or adds their ids to the refused ones."""
+
     def edit(known: ReportedMessage[Snapshot] | None) -> Snapshot | None:
         if known is None:
             return None  # a snapshot will come, and hold all of it
-        if known.is_sealed:  # anew, since we unsealed it: the clock was set forward
-            raise UnavailableError("the live state has just been sealed", hint="try again")
+        if known.is_sealed:  # still, or since we looked: no object is read in a transaction
+            refused.extend(event.id for event in changes)
+            return None
         snapshot = known.message
         for event in changes:
             apply(snapshot, event)

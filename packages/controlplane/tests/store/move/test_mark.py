@@ -10,11 +10,14 @@ import pytest
 from pipecd_controlplane.store.blobs.blob_store import BlobEntry, BlobsRefusedError
 from pipecd_controlplane.store.blobs.config import BlobConfig, BlobFolder, KeyFiles
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
-from pipecd_controlplane.store.blobs.mark import MARKS, has_mark, make_mark_key, put_mark
+from pipecd_controlplane.store.blobs.mark import MARK, MARKS, has_mark, make_mark_key, put_mark
 from pipecd_controlplane.store.blobs.open import open_blobs
+from pipecd_controlplane.store.kept_objects import KEEPS_OBJECTS, YES
 from pipecd_controlplane.store.move.mark import (
     add_mark,
+    has_kept_objects,
     move_mark,
+    part_from_original,
     read_mark,
     refuse_stranger,
     refuse_unmarked,
@@ -146,3 +149,31 @@ async def test_a_database_without_a_mark_gets_one_in_its_new_store(
 
     assert mark
     assert await has_mark(target, mark)
+
+
+async def test_a_copy_gets_a_mark_of_its_own_and_leaves_that_of_its_original(
+    database: DatabaseConfig, tmp_path: Path
+) -> None:
+    """Else the original had none any more, and did not start."""
+    async with open_database(database, lambda _changes: None):
+        pass  # it makes the tables
+    source, target = [
+        await open_blobs(BlobFolder(folder=tmp_path / each)) for each in ("old", "new")
+    ]
+    await put_mark(source, ID)
+    heard = HeardProgress()
+
+    async with open_source(database) as opened:
+        await opened.write_value(MARK, ID)
+        assert not await has_kept_objects(opened)
+        await opened.write_value(KEEPS_OBJECTS, YES)
+        for _ in range(2):  # the same command once more
+            mark = await read_mark(opened)
+            await part_from_original(opened, mark, source, target, heard)
+        mark = await read_mark(opened)
+        assert await has_kept_objects(opened)
+
+    assert mark != ID
+    assert await find_keys(source) == {make_mark_key(ID)}
+    assert await find_keys(target) == {make_mark_key(mark)}
+    assert "`pipecd take-over-objects`" in heard.lines[0]

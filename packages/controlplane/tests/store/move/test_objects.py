@@ -146,6 +146,30 @@ async def test_objects_that_the_source_has_lost_are_named(
     assert len(await get_checked(target, good)) == good.size
 
 
+async def test_a_value_that_an_older_pipecd_has_replaced_refers_to_no_object(
+    folder: SqliteFolder, source: BlobStore, target: BlobStore
+) -> None:
+    """It knows of no objects, so it leaves the key in the row; the object may be gone."""
+    replaced = [
+        run_sqlite(
+            folder.folder,
+            f"UPDATE {table} SET data = x'00' WHERE object_key <> '' RETURNING object_key",  # noqa: S608 - ours
+        )
+        for table in ("live_state", "shared_object")
+    ]
+    keys = [key for rows in replaced for [key] in rows]
+    assert len(keys) >= 2
+    for key in keys:
+        await source.delete(key)
+
+    await move(folder, source, target)
+
+    assert {each.key async for each in target.iterate()}.isdisjoint(keys)
+    async with reading(folder) as database:
+        size = await measure_objects(database)
+    assert size.rows == SEALED_OBJECTS - len(keys)
+
+
 async def test_a_row_that_leads_out_of_the_store_is_said(
     folder: SqliteFolder, source: BlobStore, target: BlobStore
 ) -> None:

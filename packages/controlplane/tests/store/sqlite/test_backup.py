@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipecd_controlplane.cli import cli
-from pipecd_controlplane.ops.objects import remove_orphans, seal_values
+from pipecd_controlplane.ops.objects import remove_orphans, seal_logs, seal_values
 from pipecd_controlplane.store import schema
 from pipecd_controlplane.store.blobs.config import BlobFolder, S3Bucket
 from pipecd_controlplane.store.blobs.folder import FolderBlobs
@@ -431,15 +431,29 @@ async def test_a_copy_beside_its_original_deletes_none_of_its_objects(
             kept = stores(database, lambda: build.NOON, blobs=own)
             return await remove_orphans(kept, own, lambda: 2**40)
 
+    async def seal() -> int:
+        """Its original would take for an orphan what it sealed."""
+        async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+            own = await open_own_blobs(BlobFolder(folder=shared), database)
+            kept = stores(database, lambda: build.NOON, blobs=own)
+            await kept.shared_objects.put("ours", "app", "plugin", "key", bytes(1 << 20))
+            [block] = build.blocks(1)
+            block.log = "x" * 100_000
+            key = LogKey(deployment_id="d9", stage_id="s")
+            await kept.stage_logs.append("ours", key, [block], completed=True)
+            return await seal_logs(kept, own) + await seal_values(kept, own)
+
     assert await remove() == 0
     assert (shared / newer).exists()
+    assert await seal() == 0
 
-    for sentence in ("from its next start the server deletes", "nothing to do"):
+    for sentence in ("from now on the server seals, and deletes", "nothing to do"):
         command = ["take-over-objects", "--data-dir", str(restored)]
         await asyncio.to_thread(cli.main, command, standalone_mode=False)
         assert sentence in capsys.readouterr().out
     assert await remove() == 1
     assert not (shared / newer).exists()
+    assert await seal() == 2
 
 
 async def test_a_server_says_that_it_keeps_objects(
@@ -457,6 +471,41 @@ async def test_a_server_says_that_it_keeps_objects(
 
     [line] = [each for each in caplog.records if each.message == "objects.kept"]
     assert "`pipecd take-over-objects`" in line.fields["hint"]  # type: ignore[attr-defined]
+
+
+async def test_the_mark_says_whose_objects_are_in_a_backup(
+    tmp_path: Path, build: MessageBuilder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A move of objects leaves them in the folder, too; the server seals in the other store."""
+    data, restored, moved = tmp_path / "data", tmp_path / "restored", tmp_path / "moved"
+    config = tmp_path / "moved.yaml"
+    config.write_text(
+        "apiVersion: pipecd.dev/v1beta1\nkind: ControlPlane\nspec:\n"
+        f"  filestore: {{type: FOLDER, config: {{path: '{moved}'}}}}\n"
+    )
+    await write_sealed(data, FolderBlobs(data / "blobs"), build, 2)
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        await open_own_blobs(BlobFolder(folder=data / "blobs"), database)
+
+    async def run(*command: str | Path) -> str:
+        await asyncio.to_thread(cli.main, [str(each) for each in command], standalone_mode=False)
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    await run("move", "--data-dir", data, "--to-config", config)
+    said = await run("backup", "--data-dir", data, "--output", tmp_path / "copy.tar")
+    assert ", 2 objects, schema" in said
+    assert "have moved from this folder to another store" in said
+    said = await run("restore", "--input", tmp_path / "copy.tar", "--data-dir", restored)
+    assert ", 2 objects, schema" in said
+    assert "spec.filestore must say where it is" in said
+    assert "it deletes none of them" in said
+
+    async with open_sqlite(restored, on_commit=lambda _changes: None) as database:
+        blobs = await open_own_blobs(BlobFolder(folder=moved), database)
+        await blobs.put(f"{KIND}/{await find_space(database)}/d1/newer", b"of the original")
+        kept = stores(database, lambda: build.NOON, blobs=blobs)
+        assert await remove_orphans(kept, blobs, lambda: 2**40) == 0
 
 
 async def test_a_copy_without_objects_has_a_space_of_its_own(
@@ -514,6 +563,49 @@ async def test_an_object_of_a_hostile_archive_stays_within_the_folder(
     backup(tmp_path / "data", tmp_path / "copy.tar", now=5)
     assert "not a key of an object" in refusal(restore, tmp_path / "copy.tar", tmp_path / "new")
     assert "evil" not in names(tmp_path)
+
+
+async def test_a_value_that_an_older_pipecd_has_replaced_needs_no_object_in_a_backup(
+    tmp_path: Path,
+) -> None:
+    """It knows of no objects, so it leaves the key in the row; the object may be gone."""
+    data, blobs = tmp_path / "data", FolderBlobs(tmp_path / "data" / "blobs")
+    await blobs.open()
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=blobs)
+        for key in ("stays", "replaced"):
+            await kept.shared_objects.put("ours", "app", "plugin", key, bytes(1 << 20))
+        assert await seal_values(kept, blobs) == 2
+    with closing(sqlite3.connect(data / DATABASE_FILE)) as older:
+        [[gone]] = older.execute(
+            "UPDATE shared_object SET data = x'00' WHERE key = 'replaced' RETURNING object_key"
+        ).fetchall()
+        older.commit()
+    await blobs.delete(gone)
+
+    made = backup(data, tmp_path / "copy.tar", now=5, blobs=data / "blobs")
+
+    assert (made.objects, made.lost) == (1, 0)
+    assert restore(tmp_path / "copy.tar", tmp_path / "restored") == made
+
+
+async def test_the_commands_count_values_among_the_objects_that_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, blobs = tmp_path / "data", FolderBlobs(tmp_path / "elsewhere")
+    await blobs.open()
+    async with open_sqlite(data, on_commit=lambda _changes: None) as database:
+        kept = stores(database, lambda: 1, blobs=blobs)
+        await kept.shared_objects.put("ours", "app", "plugin", "key", bytes(1 << 20))
+        assert await seal_values(kept, blobs) == 1
+
+    for command, told in (
+        (["backup", "--data-dir", data, "--output", tmp_path / "copy.tar"], "are missing"),
+        (["restore", "--input", tmp_path / "copy.tar", "--data-dir", tmp_path / "new"], "are not"),
+    ):
+        cli.main([str(each) for each in command], standalone_mode=False)
+        said = capsys.readouterr().err
+        assert f"warning: 1 objects (sealed logs and large values) {told}" in said
 
 
 async def test_objects_of_another_database_are_not_overwritten(

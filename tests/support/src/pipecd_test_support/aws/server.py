@@ -66,7 +66,7 @@ class LabApp:
                 )
             fault = self._take_fault(action)
         is_json = "HTTP_X_AMZ_TARGET" in environ or "Action" not in parameters
-        if fault is not None and action.startswith("S3:"):
+        if fault is not None and action.startswith("S3:") and fault["kind"] != "lost":
             return refuse_s3(fault)(environ, start_response)
         if fault is not None and (refusal := refuse(fault, is_json=is_json)) is not None:
             return refusal(environ, start_response)

@@ -3,6 +3,7 @@
 
 Where the rows move, too, both stores have it in the end: the source of the rows can be used again.
 Where they stay, only the target has it, so that no server goes on with the old store by mistake.
+A copy that keeps objects gets a mark of its own there: that of the source is its original's, too.
 """
 
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from pipecd_controlplane.store.blobs.mark import (
     put_mark,
 )
 from pipecd_controlplane.store.blobs.open import make_blobs
+from pipecd_controlplane.store.kept_objects import KEEPS_OBJECTS, YES
 from pipecd_controlplane.store.move.progress import MoveProgress
 from pipecd_controlplane.store.move.sides import MovableDatabase
 from pipecd_controlplane.store.move.tables import MovedTable
@@ -26,27 +28,55 @@ from pipecd_model.errors import StateError
 
 async def read_mark(database: MovableDatabase) -> str:
     """Returns the id of the mark; empty when the database has none yet."""
+    return await _read_value(database, MARK)
+
+
+async def has_kept_objects(database: MovableDatabase) -> bool:
+    """Returns whether the database deletes no objects, as they may be another's, too."""
+    return await _read_value(database, KEEPS_OBJECTS) == YES
+
+
+async def _read_value(database: MovableDatabase, wanted: str) -> str:
     table = MovedTable(schema.installation)
     name, value = (table.names.index(each) for each in ("name", "value"))
     async with aclosing(database.read_batches(table, after=None)) as batches:
         async for rows in batches:
             for row in rows:
-                if row[name] == MARK:
+                if row[name] == wanted:
                     return str(row[value])
     return ""
 
 
 async def add_mark(database: MovableDatabase, target: BlobStore) -> None:
-    """Makes a mark for a database that has none, in the store that has its objects now.
+    """Makes a mark, in the store that has the objects of the database now.
 
     Without it a server would take any store with these objects, also the one of before.
     """
     mark = make_mark()
     # First the object: a crash in between leaves one that nothing asks for.
     await put_mark(target, mark)
-    values = {"name": MARK, "value": mark}
-    table = MovedTable(schema.installation)
-    await database.insert(table, [tuple(values[each] for each in table.names)])
+    await database.write_value(MARK, mark)
+
+
+async def part_from_original(
+    database: MovableDatabase,
+    mark: str,
+    source: BlobStore,
+    target: BlobStore,
+    progress: MoveProgress,
+) -> None:
+    """Makes the target the blob store of a copy, and leaves the source as it is to its original.
+
+    The mark there is the original's, too. The copy gets another, so that it takes the source for a
+    stranger's from now on, whichever move follows. It goes on deleting nothing: the target may be
+    in use by others as well, which only the operator knows.
+    """
+    if not mark or not await has_mark(target, mark):
+        await add_mark(database, target)
+    progress.say(
+        f"nothing was taken from {source.place}: the server that this copy is of may use it. Once"
+        f" no other server uses {target.place}, run `pipecd take-over-objects`"
+    )
 
 
 async def move_mark(

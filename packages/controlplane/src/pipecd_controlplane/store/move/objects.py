@@ -19,10 +19,14 @@ from pipecd_controlplane.store.blobs.blob_store import (
 from pipecd_controlplane.store.move.progress import MoveProgress
 from pipecd_controlplane.store.move.sides import MovableDatabase
 from pipecd_controlplane.store.move.tables import TableSize, list_tables
+from pipecd_controlplane.store.sealed_values import read_value
 from pipecd_model.errors import LostDataError, StateError
 
 REFERENCE: Final = ("object_key", "size", "sha256")
 """The columns of a table that refers to objects; the first is empty where a row does not."""
+
+VALUE: Final = "data"
+"""The column that holds a value, or the checksum of its object, where objects are values."""
 
 SOME: Final = 100
 
@@ -44,12 +48,16 @@ async def list_references(database: MovableDatabase) -> AsyncGenerator[BlobRef]:
     for table in list_tables():
         if not set(REFERENCE) <= set(table.names):
             continue
-        key, size, checksum = (table.names.index(each) for each in REFERENCE)
+        places = [table.names.index(each) for each in REFERENCE]
+        value = table.names.index(VALUE) if VALUE in table.names else None
         async with aclosing(database.read_batches(table, after=None)) as batches:
             async for rows in batches:
                 for row in rows:
-                    if row[key]:  # else the row holds its value itself
-                        yield BlobRef(key=row[key], size=row[size], sha256=row[checksum])
+                    key, size, sha256 = (row[place] for place in places)
+                    if not key:  # the row holds its value itself
+                        continue
+                    if value is None or read_value(row[value], key, size, sha256).ref is not None:
+                        yield BlobRef(key=key, size=size, sha256=sha256)
 
 
 async def list_some_references(database: MovableDatabase) -> list[str]:

@@ -91,6 +91,15 @@ class MovablePostgres:
                 *values,
             )
 
+    async def write_value(self, name: str, value: str) -> None:
+        with _explaining():
+            await self._connection.execute(
+                "INSERT INTO installation (name, value) VALUES ($1, $2)"
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                name,
+                value,
+            )
+
     @asynccontextmanager
     async def open_snapshot(self) -> AsyncIterator[None]:
         snapshot = self._connection.transaction(isolation="repeatable_read", readonly=True)

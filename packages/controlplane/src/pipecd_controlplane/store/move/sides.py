@@ -25,6 +25,9 @@ class MovableDatabase(Protocol):
     async def write_record(self, record: MoveRecord | None) -> None:
         """Replaces the record; None removes it."""
 
+    async def write_value(self, name: str, value: str) -> None:
+        """Replaces a value of the installation, or adds it."""
+
     def open_snapshot(self) -> AbstractAsyncContextManager[None]:
         """All reads within the block see the rows of one moment."""
 

@@ -87,6 +87,13 @@ class MovableSqlite:
 
         await self._run(write)
 
+    async def write_value(self, name: str, value: str) -> None:
+        text = (
+            "INSERT INTO installation (name, value) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+        await self._run(lambda: self._connection.execute(text, (name, value)))
+
     @asynccontextmanager
     async def open_snapshot(self) -> AsyncIterator[None]:
         await self._run(lambda: self._connection.execute("BEGIN"))

@@ -170,6 +170,8 @@ async def _apply(connection: Connection, migration: Migration) -> None:
         await connection.execute(
             f"ALTER TABLE {column.table} ADD COLUMN {column.name} {kind} NOT NULL DEFAULT {default}"
         )
+    # Not after new ones are made, although readers of the table could go on until then: that holds
+    # writers up, and one of them that has read the table would wait for us, and we for it.
     for index in migration.dropped_indexes:
         await connection.execute(f"DROP INDEX IF EXISTS {index}")
 

@@ -190,7 +190,12 @@ def _pack(folder: Path, copy: Path, blobs: Path | None, archive: Path, made: Bac
             if blobs is not None:
                 # After the rows: they never change, and what is new since then is not referred to.
                 packing = pack_objects(packed, copy, blobs)
-                made = replace(made, objects=packing.found, lost=packing.lost)
+                made = replace(
+                    made,
+                    objects=packing.found,
+                    lost=packing.lost,
+                    keeps_objects=packing.has_other_store,
+                )
         file.flush()
         os.fsync(file.fileno())
     return made

@@ -38,11 +38,23 @@ class PackedObjects:
     found: int
     lost: int
     has_mark: bool = False
+    """Whether the mark of the database is among them."""
+    lacks_mark: bool = False
+    """Whether the database has a mark, and it is not among them."""
+
+    @property
+    def has_other_store(self) -> bool:
+        """Returns whether the database has its objects in another place than these are from.
+
+        The mark decides: a move of objects leaves them where they were, and takes the mark away.
+        """
+        return self.lacks_mark or (self.lost > 0 and not self.found and not self.has_mark)
 
 
 def pack_objects(packed: tarfile.TarFile, database: Path, blobs: Path) -> PackedObjects:
     """Adds the objects that a copy of the database refers to."""
-    _pack_mark(packed, database, blobs)
+    key = _read_mark_key(database)
+    has_mark = _pack_mark(packed, key, blobs)
     found = lost = 0
     for ref in _list_refs(database):
         try:
@@ -59,7 +71,7 @@ def pack_objects(packed: tarfile.TarFile, database: Path, blobs: Path) -> Packed
             found += 1
         else:
             lost += 1  # a restore leaves it out
-    return PackedObjects(found=found, lost=lost)
+    return _count(found, lost, key, has_mark=has_mark)
 
 
 def unpack_objects(packed: tarfile.TarFile, scratch: Path) -> PackedObjects:
@@ -82,10 +94,11 @@ def unpack_objects(packed: tarfile.TarFile, scratch: Path) -> PackedObjects:
         else:
             target.unlink()
             lost += 1
-    has_mark = _unpack_mark(held, packed, scratch, folders)
+    key = _read_mark_key(scratch / DATABASE_FILE)
+    has_mark = _unpack_mark(key, held, packed, scratch, folders)
     for folder in folders:
         sync_folder(folder)
-    return PackedObjects(found=found, lost=lost, has_mark=has_mark)
+    return _count(found, lost, key, has_mark=has_mark)
 
 
 def leave_objects_to_others(scratch: Path, unpacked: PackedObjects) -> bool:
@@ -94,9 +107,9 @@ def leave_objects_to_others(scratch: Path, unpacked: PackedObjects) -> bool:
     They are in a place that the server of before may still use; returns whether that is so. A
     database that has never had an object gets a space of its own in such a place instead.
     """
-    if unpacked.found or unpacked.has_mark:
+    keeps = unpacked.has_other_store
+    if not keeps and (unpacked.found or unpacked.has_mark):
         return False
-    keeps = bool(unpacked.lost or _read_mark_key(scratch / DATABASE_FILE))
     with contextlib.closing(connect(scratch / DATABASE_FILE)) as connection:
         if not _has_column(connection, VALUES, "value"):
             return False
@@ -110,20 +123,32 @@ def leave_objects_to_others(scratch: Path, unpacked: PackedObjects) -> bool:
     return keeps
 
 
-def _pack_mark(packed: tarfile.TarFile, database: Path, blobs: Path) -> None:
-    """Adds the mark by which the database knows this folder; there may be none yet."""
-    key = _read_mark_key(database)
-    with contextlib.suppress(FileNotFoundError):
-        if key:
-            content = (blobs / key).read_bytes()
-            add_member(packed, _name(key), io.BytesIO(content), len(content))
+def _count(found: int, lost: int, key: str, *, has_mark: bool) -> PackedObjects:
+    return PackedObjects(
+        found=found, lost=lost, has_mark=has_mark, lacks_mark=bool(key) and not has_mark
+    )
+
+
+def _pack_mark(packed: tarfile.TarFile, key: str, blobs: Path) -> bool:
+    """Adds the mark by which the database knows this folder; returns whether it is there."""
+    if not key:
+        return False
+    try:
+        content = (blobs / key).read_bytes()
+    except FileNotFoundError:
+        return False
+    add_member(packed, _name(key), io.BytesIO(content), len(content))
+    return True
 
 
 def _unpack_mark(
-    held: dict[str, tarfile.TarInfo], packed: tarfile.TarFile, scratch: Path, folders: set[Path]
+    key: str,
+    held: dict[str, tarfile.TarInfo],
+    packed: tarfile.TarFile,
+    scratch: Path,
+    folders: set[Path],
 ) -> bool:
     """Extracts the mark; returns whether it is in the archive."""
-    key = _read_mark_key(scratch / DATABASE_FILE)
     member = held.get(_name(key))
     if not key or member is None or member.size > LARGEST_MARK:
         return False
@@ -207,8 +232,12 @@ def _list_refs(database: Path) -> Iterator[BlobRef]:
 
 
 def _list_refs_of(connection: sqlite3.Connection, table: str) -> Iterator[BlobRef]:
+    wanted = "object_key <> ''"
+    if _has_column(connection, table, "data"):
+        # A pipecd that knows of no objects replaces the value alone, see `sealed_values`.
+        wanted += " AND lower(hex(data)) = sha256"
     rows = connection.execute(
-        f"SELECT object_key, size, sha256 FROM {table} WHERE object_key <> ''"  # noqa: S608 - ours
+        f"SELECT object_key, size, sha256 FROM {table} WHERE {wanted}"  # noqa: S608 - ours
     )
     for key, size, sha256 in rows:
         try:

@@ -88,10 +88,7 @@ def open_current_file(path: Path, *, allows_older: bool = False) -> sqlite3.Conn
 
     Raises StateError when it cannot be used, or is not there.
     """
-    if not path.exists():
-        raise StateError(
-            f"there is no database {str(path)!r}", hint="name the data folder of the server"
-        )
+    refuse_missing_file(path)
 
     def check(connection: sqlite3.Connection) -> None:
         version = _check_ours(connection, path)
@@ -103,6 +100,14 @@ def open_current_file(path: Path, *, allows_older: bool = False) -> sqlite3.Conn
             )
 
     return _open(path, check)
+
+
+def refuse_missing_file(path: Path) -> None:
+    """Raises StateError when the file is not there."""
+    if not path.exists():
+        raise StateError(
+            f"there is no database {str(path)!r}", hint="name the data folder of the server"
+        )
 
 
 def read_move_record(connection: sqlite3.Connection) -> MoveRecord | None:
