@@ -26,7 +26,7 @@ MOST: Final = 3
 """Tests that may fail in a run for them to be run again."""
 
 
-class Outcome(TypedDict):
+class RunOutcome(TypedDict):
     """How the last run ended, as the tests note it."""
 
     status: int
@@ -35,16 +35,16 @@ class Outcome(TypedDict):
     """Those that a test needs to be run as it was."""
 
 
-def read_outcome(notes: Path = NOTES) -> Outcome | None:
+def read_outcome(notes: Path = NOTES) -> RunOutcome | None:
     """Returns how the last run ended, None when there was none."""
     try:
-        noted: Outcome = json.loads((notes / "pipecd" / "outcome").read_text())
+        noted: RunOutcome = json.loads((notes / "pipecd" / "outcome").read_text())
     except FileNotFoundError:
         return None
     return noted
 
 
-def find_other_reason(outcome: Outcome) -> str:
+def find_other_reason(outcome: RunOutcome) -> str:
     """Returns why a run failed beside its tests; empty when that was all."""
     if outcome["left"]:
         return "the tests have left something behind"
