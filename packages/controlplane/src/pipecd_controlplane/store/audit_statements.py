@@ -37,7 +37,8 @@ def build_audit_page(names: tuple[str, ...], driving: str, *, oldest_first: bool
     # Written as no index serves it, so that the one of the driving value is walked along.
     others = [bindparam(name).in_(COLUMNS[name]) for name in names if name != driving]
     if not driving:
-        return _walk(others, T.c.project_id, bindparam("project_id"), oldest_first=oldest_first)
+        order = T.c.sequence if oldest_first else T.c.sequence.desc()
+        return _select(others, oldest_first=oldest_first).order_by(order)
     value: ColumnElement[str] = bindparam(driving)
     first, *second = COLUMNS[driving]
     walks = [_walk(others, first, value, oldest_first=oldest_first)]
@@ -65,10 +66,14 @@ def _walk(
     That it is equal is written as two bounds, and the column is part of the order: PostgreSQL walks
     along the whole chain, where it expects the value to be frequent, if only its order is wanted.
     """
-    sequence = T.c.sequence
-    place, after = tuple_(column, sequence), tuple_(value, bindparam("after"))
+    place, after = tuple_(column, T.c.sequence), tuple_(value, bindparam("after"))
     bounds = (place > after, column <= value) if oldest_first else (place < after, column >= value)
-    order = (column, sequence) if oldest_first else (column.desc(), sequence.desc())
+    order = (column, T.c.sequence) if oldest_first else (column.desc(), T.c.sequence.desc())
+    return _select((*bounds, *conditions), oldest_first=oldest_first).order_by(*order)
+
+
+def _select(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) -> "Select[Any]":
+    after = bindparam("after")
     return (
         select(T.c.data, T.c.sequence)
         .where(
@@ -76,11 +81,9 @@ def _walk(
             # As expressions: an index by time would be read whole, and sorted, for each page.
             T.c.at + 0 >= bindparam("since"),
             T.c.at + 0 < bindparam("before"),
-            sequence > bindparam("after") if oldest_first else sequence < bindparam("after"),
-            *bounds,
+            T.c.sequence > after if oldest_first else T.c.sequence < after,
             *conditions,
         )
-        .order_by(*order)
         .limit(bindparam("batch"))
     )
 
