@@ -37,8 +37,10 @@ def build_audit_page(names: tuple[str, ...], driving: str, *, oldest_first: bool
     # Written as no index serves it, so that the one of the driving value is walked along.
     others = [bindparam(name).in_(COLUMNS[name]) for name in names if name != driving]
     if not driving:
-        order = T.c.sequence if oldest_first else T.c.sequence.desc()
-        return _select(others, oldest_first=oldest_first).order_by(order)
+        sequence: ColumnElement[int] = T.c.sequence
+        return _select(others, oldest_first=oldest_first).order_by(
+            sequence if oldest_first else sequence.desc()
+        )
     value: ColumnElement[str] = bindparam(driving)
     first, *second = COLUMNS[driving]
     walks = [_walk(others, first, value, oldest_first=oldest_first)]
@@ -73,7 +75,7 @@ def _walk(
 
 
 def _select(conditions: "Sequence[ColumnElement[bool]]", *, oldest_first: bool) -> "Select[Any]":
-    after = bindparam("after")
+    after: ColumnElement[int] = bindparam("after")
     return (
         select(T.c.data, T.c.sequence)
         .where(
