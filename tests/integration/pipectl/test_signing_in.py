@@ -162,10 +162,14 @@ async def read_line(start: str, process: asyncio.subprocess.Process) -> str:
     raise AssertionError(f"it never said {start!r}")
 
 
+@pytest.mark.sqlite
 async def test_a_sign_in_that_waits_while_the_server_is_restarted_says_what_to_do(
     tmp_path: Path,
 ) -> None:
-    """The code is gone with the server that made it: whoever waits must not wait for nothing."""
+    """The code is gone with the server that made it: whoever waits must not wait for nothing.
+
+    Servers that share a PostgreSQL share the codes, too: there the sign-in goes on.
+    """
     server = ServerProcess(tmp_path)
     await asyncio.to_thread(server.start)
     desk = Desk(home=tmp_path, address=server.address, password="")

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipecd_test_support.chosen_store import add_store_flags
+from pipecd_test_support.chosen_store import add_store_flags, get_chosen_store
 from pipecd_wire.apiservice import service_pb2 as pb
 from pipecd_wire.apiservice.service_pb2_grpc import APIServiceStub
 from pipecd_wire.rpc import Channel, ClientTls, call, connect
@@ -22,6 +22,8 @@ ELSEWHERE = "127.0.0.9"
 FLOODS = Path(__file__).with_name("floods.py")
 LIMIT = 100.0
 MIB = 1024 * 1024
+POOLED = 16
+"""Connections to PostgreSQL at most, with those that listen."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ async def endure(
         await ask(channel)
         before = server.memory()
         descriptors, log = server.descriptors(), server.log_bytes()
+        # A pool of connections to the database grows with the calls, and stays.
+        spare = 0 if get_chosen_store() == "sqlite" else POOLED
         server.reset_peak()
         async with asyncio.timeout(LIMIT):
             process = await asyncio.create_subprocess_exec(
@@ -206,7 +210,7 @@ async def endure(
         report.memory_growth = server.peak_memory() - before
         report.log_growth = server.log_bytes() - log
         async with asyncio.timeout(LIMIT):
-            while server.descriptors() > descriptors:  # noqa: ASYNC110 - nothing tells when
+            while server.descriptors() > descriptors + spare:  # noqa: ASYNC110 - nothing tells when
                 await asyncio.sleep(0.1)
         await ask(channel)
     return report
