@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from pipecd_controlplane.store.postgres.config import PostgresServer
 from pipecd_controlplane.store.postgres.pool import ConnectionPool
+from pipecd_model.errors import UnavailableError
 
 T = TypeVar("T")
 
@@ -35,8 +36,10 @@ class UnitThreads:
         self._threads = threads
 
     async def run(self, unit: Callable[[ConnectionPool], Awaitable[T]]) -> T:
-        """Runs a unit in a thread, to its end."""
+        """Runs a unit in a thread, to its end. Raises UnavailableError after the threads' end."""
         thread = min(self._threads, key=lambda each: each.running)
+        if thread.loop.is_closed():
+            raise UnavailableError("the database is closed")
 
         async def run() -> T:
             return await unit(thread.pool)
