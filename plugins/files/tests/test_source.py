@@ -54,7 +54,7 @@ def test_files_that_hold_opened_secrets_are_never_shown(
         (b"encryption: {decryptionTargets: [link.yaml]}", {"key.yaml", "link.yaml"}),
         (b"encryptedSecrets: {pw: AgB}, attachment: {targets: [key.yaml]}", {"key.yaml"}),
     ],
-    ids=str,
+    ids=["any case", "by its folder", "by a link", "attached"],
 )
 def test_a_secret_is_hidden_however_it_comes_into_a_file(
     tmp_path: Path, spec: bytes, hidden: set[str]
